@@ -17,7 +17,7 @@ var version, commit, date = "dev", "", ""
 func main() {
 	kinds.Ship()
 	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
-	root.AddCommand(app.Commands(version)...)
+	app.Join(root, version)
 	env.Add(root)
 	os.Exit(cli.Execute(context.Background(), root))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"github.com/spf13/cobra"
 
 	"errors"
@@ -33,6 +34,9 @@ func (s *session) dial() (*client.Client, error) {
 		Server: server, Token: token, Language: s.lang,
 		TLSFingerprint: first(s.flags.fingerprint, os.Getenv("FERMI_TLS_FINGERPRINT")),
 		UserAgent:      "fermi-cli/" + first(s.build.Version, "dev"),
+		Waits: func(server string) {
+			fmt.Fprintln(s.cmd.ErrOrStderr(), s.t("Waiting for an answer from %s …", "正在等待 %s 的响应 …", server))
+		},
 	})
 }
 

@@ -14,6 +14,8 @@ type StepRule struct {
 	ID      string `json:"id"`
 	Pattern string `json:"pattern"` // its first group is the number, its second, if any, how many there are
 	Lines   bool   `json:"lines"`   // the number is of something else than steps: lines are counted instead
+	Coarse  bool   `json:"coarse"`  // what rises are no steps: it tells of life, and of no pace
+	Bar     bool   `json:"bar"`     // it is drawn before the first step too
 	From    string `json:"from"`
 
 	re *regexp.Regexp
@@ -96,8 +98,16 @@ type Meter struct {
 	last  int64 // that at said
 	base  int64 // what it had reached when it began anew
 	alien int   // matches of others since
+	from  int64 // how many steps there were before the first that it said
 	heard map[source]int64
 }
+
+// From is how many steps there were before the first that was told of what is followed, as well as lines can say it: a bar is drawn before
+// its first step, a line comes with each step or each so many. It changes when another number is followed.
+func (m *Meter) From() int64 { return m.from }
+
+// Coarse says that what is followed are no steps: epochs, or lines.
+func (m *Meter) Coarse() bool { return m.at.rule != nil && m.at.rule.Coarse }
 
 // source is a kind of line: of the same rule and the same total.
 type source struct {
@@ -137,8 +147,12 @@ func (m *Meter) Line(line string) (step int64, said, last bool) {
 		}
 	}
 	m.heard[s] = n
-	if !known || n <= before || m.at.rule != nil && m.alien < maxAlien {
+	finer := m.Coarse() && !rule.Coarse // steps are followed as soon as there are any
+	if !known || n <= before || m.at.rule != nil && m.alien < maxAlien && !finer {
 		return 0, true, false
+	}
+	if m.from = before; !rule.Bar {
+		m.from = max(before-(n-before), 0)
 	}
 	m.at, m.last, m.base, m.alien = s, n, 0, 0
 	return n, true, total > 0 && n == total && !rule.Lines

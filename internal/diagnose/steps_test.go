@@ -123,14 +123,19 @@ func TestStepPage(t *testing.T) {
 Made from ` + "`internal/diagnose/steps.json`" + ` by ` + "`go generate ./internal/diagnose`" + `. A rank without the SDK is followed by its lines: at most four looks a second, at the
 newest lines of each pipe, at the last 1 KiB of a line. The first number that rises counts; another (a download before, an evaluation in
 between) only tells that the rank lives, and takes over once the first is heard no more. Where the number starts anew with each epoch, ours
-goes on. Rules are tried in this order. Steps feed ` + "`status.pace`" + ` and the watch for hangs; since such a script announces no pause, its
+goes on. Rules are tried in this order. Steps feed ` + "`status.pace`" + `, what failures cost and the watch for hangs; rules that are *coarse* (they tell of epochs, or
+only of lines) feed the watch alone: how fast and how far such a script is stays unknown. Since such a script announces no pause, its
 silence may last six usual intervals and at least 30 s, ten minutes before its second line and after its last (12 of 12), and a process that works never hangs. A task without restarts left is not ended for it, only the event ` + "`NoProgress`" + ` is told.
 
-| rule | lines of |
-|---|---|
+| rule | lines of | tells |
+|---|---|---|
 `)
 	for _, r := range stepRules {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", r.ID, r.From)
+		tells := "steps"
+		if r.Coarse {
+			tells = "life (coarse)"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.ID, r.From, tells)
 	}
 	if *update {
 		if err := os.WriteFile(stepPage, b.Bytes(), 0o644); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 )
 
 // Name is a replica's deterministic name: task id, role, index, attempt.
@@ -69,8 +70,7 @@ type Replica struct {
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// KeepLocal says which checkpoints stay on the node's disk.
 	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
-	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
-	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	FolderSaves
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
 	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
@@ -156,16 +156,27 @@ type Observation struct {
 
 // Exit is how it ended.
 type Exit struct {
-	Code      int           `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
-	Signal    string        `json:"signal,omitempty"` // "SIGKILL"
-	Reason    string        `json:"reason"`           // see the Reasons below
-	Message   string        `json:"message,omitempty"`
-	At        time.Time     `json:"at"`
+	Code    int       `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
+	Signal  string    `json:"signal,omitempty"` // "SIGKILL"
+	Reason  string    `json:"reason"`           // see the Reasons below
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"`
+	// Ran is how long the user's process ran by a clock that nobody sets; 0: not measured, or it never ran.
+	Ran       time.Duration `json:"ran,omitempty"`
 	CPUTime   time.Duration `json:"cpuTime"`
 	PeakBytes int64         `json:"peakBytes"`
 	// Rank is the process that decided; nil: it was none.
 	Rank *int `json:"rank,omitempty"`
 	Diagnosis
+}
+
+// Ended is when a process that began at start ended, by the clock as it stood at its start: what was measured counts, and
+// not what the machine's clock was set to meanwhile.
+func (e *Exit) Ended(start time.Time) time.Time {
+	if e.Ran > 0 && !start.IsZero() {
+		return start.Add(e.Ran)
+	}
+	return e.At
 }
 
 // Diagnosis is why a process failed, by its last words.
@@ -186,10 +197,17 @@ const (
 	ReasonStopped      = "Stopped"      // we stopped it
 	ReasonStartFailed  = "StartFailed"  // the command or its code could not be started: the user's to mend
 	ReasonLauncherLost = "LauncherLost" // the launcher itself was killed
+	ReasonSilent       = hold.Silent    // the launcher said nothing, and was given up without proof of its end
+	ReasonNodeLost     = hold.Lost      // an operator said that its node is gone
 	ReasonLeftEarly    = "LeftEarly"    // a rank ended well while others needed it
 	ReasonProcessLimit = "ProcessLimit" // it could make no more processes, and gave up
 	ReasonDiskLimit    = "DiskLimitExceeded"
 )
+
+// Lost says that the replica's own processes did not end it: its launcher, or the node with it, is gone.
+func (e *Exit) Lost() bool {
+	return e.Reason == ReasonLauncherLost || e.Reason == ReasonSilent || e.Reason == ReasonNodeLost
+}
 
 // Engine starts and stops replicas on the nodes of its zones: what controllers need of it. Safe for concurrent use.
 type Engine interface {
@@ -197,7 +215,7 @@ type Engine interface {
 	// is left alone. An error means that it may or may not exist: call again.
 	Start(ctx context.Context, r Replica) error
 	// Stop asks the launcher to end the tree: SIGTERM, grace, SIGKILL. Returns at once; the end
-	// comes as an observation. Unknown or ended replicas are fine. A replica not yet started
+	// comes as an observation. Without any grace a launcher that does not hear it is killed soon after, where the engine can. Unknown or ended replicas are fine. A replica not yet started
 	// then never starts. An order counts while its leader leads: the next one repeats what it wants.
 	Stop(ctx context.Context, name Name, grace time.Duration) error
 	// Remove forgets a replica that is Done and deletes what it left. Unknown is fine.
@@ -235,3 +253,14 @@ type Briefed interface {
 type Prompted interface {
 	Poke(name Name)
 }
+
+// FolderSaves says where a script saves by itself.
+type FolderSaves struct {
+	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
+	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	// FolderAnew: what earlier launchers of the task left of it counts no more, because somebody chose where to begin.
+	FolderAnew bool `json:"folderAnew,omitempty"`
+}
+
+// FromFolder says, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to.
+const FromFolder = "folder"

@@ -28,7 +28,7 @@ func TestAHangIsShown(t *testing.T) {
 	r.Begin(link.Generation{Number: 1, World: 2})
 	w := &witness{ranks: r, tools: tools{spool: s, log: quiet, clock: clock.Real}, procs: &process.Set{N: 2}, drag: &process.Drag{}}
 	for i := range 2 {
-		r.Printed(i, 7, false, 1)
+		r.Printed(i, rankset.PrintedStep{Step: 7}, 1)
 		r.Progress.Name(i, asleep(t))
 	}
 	w.testify(time.Now().Add(time.Minute), false)

@@ -43,7 +43,7 @@ type runner struct {
 	socket   *rankset.Socket // of prepare, before the first process starts
 	readings engine.Readings
 	children chan struct{} // a child ended
-	overDisk chan string   // it holds more on disk than it may: why it is ended
+	overDisk chan overDisk // it holds more on disk than it may
 	course
 }
 
@@ -293,7 +293,10 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
-		return &rankset.Printed{Tell: func(step int64, last bool) bool { return r.ranks.Printed(local, step, last, g.Number) }}
+		return &rankset.Printed{
+			Tell:  func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) },
+			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) },
+		}
 	}}
 }
 

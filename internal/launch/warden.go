@@ -21,7 +21,7 @@ import (
 // supervise watches a generation until nothing of its tree is left. more: it is worth waiting for
 // another generation; until: how long what is left may take otherwise.
 func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
-	w := &warden{r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent), drag: process.Drag{Clock: r.clock}, tree: r.processTree()}
+	w := &warden{r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent), drag: process.Drag{Clock: r.clock}, tree: r.processTree(), pen: pen{points: r.points}}
 	w.renew()
 	if r.wall.Replica.Inside == "" {
 		w.meter = rankset.NewMeter(w.tree, r.spent.CPU, r.clock.Now())
@@ -49,7 +49,7 @@ func (w *warden) lookOn(ctx context.Context) {
 	var wg sync.WaitGroup
 	w.witness = &witness{tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID}
 	wg.Go(func() { w.witness.watch(ctx) })
-	wg.Go(func() { w.r.watchDevices(ctx) })
+	wg.Go(func() { w.r.watchDevices(ctx, w.g) })
 	w.lookAway = func() {
 		cancel()
 		wg.Wait()
@@ -80,6 +80,7 @@ type warden struct {
 	tree     *process.Tree
 	reaper   *process.Reaper
 	meter    *rankset.Meter
+	pen      pen
 	drag     process.Drag
 	witness  *witness
 	lookAway func()
@@ -165,8 +166,9 @@ func (w *warden) watch(ctx context.Context) {
 		case <-cancelled:
 			cancelled = nil
 			w.end(engine.ReasonStopped, r.wall.Replica.StopGrace.Std())
-		case w.diskText = <-r.overDisk:
-			w.end(engine.ReasonDiskLimit, min(diskGrace, r.wall.Replica.StopGrace.Std()))
+		case over := <-r.overDisk:
+			w.diskText = over.text.Pack()
+			w.end(engine.ReasonDiskLimit, min(over.grace, r.wall.Replica.StopGrace.Std()))
 		case <-r.deadline:
 			r.deadline = nil
 			w.end(engine.ReasonTimedOut, r.wall.Replica.StopGrace.Std())
@@ -180,6 +182,9 @@ func (w *warden) watch(ctx context.Context) {
 			u.Peak = r.spent.Peak
 			r.client.Usage(u)
 			w.meter.Note(r.ranks.Report, u)
+			if w.meter != nil {
+				w.pen.drawUse(w.g.Number, r.ranks.Progress.StepOf(0), u)
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -159,7 +160,7 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 			return fmt.Errorf("stop with an absurd grace")
 		}
 	case *linkpb.ToLauncher_Beat:
-		if next := v.Beat.GetNextNanos(); v.Beat.GetEpoch() < 0 || next < 0 || next > int64(beatMost) {
+		if next := v.Beat.GetNextNanos(); v.Beat.GetEpoch() < 0 || next < 0 || next > int64(hearing.BeatMost) {
 			return fmt.Errorf("beat with an epoch below zero")
 		}
 	default:

@@ -85,8 +85,8 @@ func (v visitor) context(ctx context.Context) context.Context {
 	if v.auth != nil {
 		md[metaToken] = v.auth
 	}
-	if md[metaReplica] = v.names; v.names == nil {
-		md[metaReplica] = []string{string(v.as)}
+	if md[MetaReplica] = v.names; v.names == nil {
+		md[MetaReplica] = []string{string(v.as)}
 	}
 	return metadata.NewOutgoingContext(ctx, md)
 }

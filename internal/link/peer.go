@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -28,18 +29,18 @@ type peer struct {
 	epoch int64 // of the leader when it attached
 	// session counts the launcher's streams; the higher one is the newer.
 	session int64
-	every   time.Duration // between the welcome and the first beat
-	told    *linkpb.Go    // the last order; guarded by the hub
-	via     *follower     // that it is attached to; nil: to us, and only then what follows is used
+	every   time.Duration  // between the welcome and the first beat
+	told    *linkpb.Go     // the last order; guarded by the hub
+	voice   *hearing.Voice // where what it says is noted; set when it is attached
+	via     *follower      // that it is attached to; nil: to us, and only then what follows is used
 
 	ctx    context.Context // ends with the stream; never kept beyond it
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // has one if out changed
 	logs   chan *linkpb.LogData
 
-	mu   sync.Mutex
-	out  outbox
-	seen time.Time // when it last said anything
+	mu  sync.Mutex
+	out outbox
 }
 
 // outbox holds the newest of each thing to say; each is idempotent, so nothing ever queues up.
@@ -87,18 +88,6 @@ func (p *peer) take() outbox {
 	return out
 }
 
-func (p *peer) heard(now time.Time) {
-	p.mu.Lock()
-	p.seen = now
-	p.mu.Unlock()
-}
-
-func (p *peer) silentFor(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return now.Sub(p.seen)
-}
-
 // Attach is a launcher's stream.
 func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 	who := caller(stream.Context())
@@ -111,7 +100,7 @@ func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 	}
 	p := &peer{
 		name: name, parts: parts, session: hello.GetSession(), ctx: ctx, cancel: cancel,
-		wake: make(chan struct{}, 1), logs: make(chan *linkpb.LogData, queuedLogs), seen: h.cfg.Clock.Now(),
+		wake: make(chan struct{}, 1), logs: make(chan *linkpb.LogData, queuedLogs),
 	}
 	from, err := h.welcome(ctx, p, hello)
 	if err != nil {
@@ -201,7 +190,7 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 			}
 		case <-tick:
 			now := h.cfg.Clock.Now()
-			if p.silentFor(now) > h.silence(every, now) {
+			if h.SinceWord(p.voice) > h.silence(every, now) {
 				return errSilent
 			}
 			every = h.beat()
@@ -252,7 +241,7 @@ func (h *Hub) readFrom(p *peer, stream linkpb.Link_AttachServer) {
 			p.hangUp(errHungUp)
 			return
 		}
-		p.heard(h.cfg.Clock.Now())
+		h.Hear(p.voice)
 		if err := checkFromLauncher(m); err != nil {
 			h.cfg.Log.Warn("launcher broke the protocol", "replica", p.name, "error", err)
 			p.hangUp(err)

@@ -57,7 +57,7 @@ func assemble(cfg Config) (*Server, error) {
 	})
 	previews := train.NewPreviews(finder, writer, gate, cfg.Live, cfg.IDs, cfg.Limits.Body)
 
-	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored}
+	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored, Points: cfg.History}
 	others := &work.Works{Rows: further, Gate: gate, Finder: finder, Left: left, Events: events, Live: cfg.Live, Clock: cfg.Clock}
 
 	lines, _ := cfg.Live.(terminal.Lines)
@@ -103,6 +103,7 @@ func assemble(cfg Config) (*Server, error) {
 			train.NewStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits).Routes(reg),
 			train.NewLogs(desk, cfg.Logs, tasks, cfg.Live, streams, auditor, cfg.Log, cfg.Limits.HandOver).Routes(reg),
 			train.NewOutputs(desk, cfg.Blob, streams, auditor).Routes(reg),
+			train.NewCurves(cfg.History, desk).Routes(reg),
 			previews.Routes(reg),
 			nodes.Routes(reg), zones.Routes(reg), queues.Routes(reg), cluster.NewDevices(known, cfg.Live).Routes(reg),
 			sessions.Routes(reg),

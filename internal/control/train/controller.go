@@ -42,6 +42,8 @@ type Checkpoints interface {
 	Origins(ctx context.Context, g *gang.Gang) save.Origins
 	// Took is how long the last checkpoint took until a tier had it, by tier.
 	Took(taskID string) map[string]time.Duration
+	// Newest is the newest checkpoint that this leader committed; nil: none.
+	Newest(taskID string) *api.SavedStep
 }
 
 // Config makes a Controller.
@@ -154,6 +156,10 @@ func (c *Controller) change(ch store.Change) {
 	case api.KindNode:
 		if n, ok := ch.New.(*api.Node); ok {
 			c.cfg.Gangs.Note(n)
+			old, _ := ch.Old.(*api.Node)
+			for _, key := range c.kept.newlyHeld(old, n) {
+				c.loop.Add(key)
+			}
 		}
 	case api.KindTrainingTask:
 		for _, o := range []api.Object{ch.New, ch.Old} {

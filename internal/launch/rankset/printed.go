@@ -10,7 +10,7 @@ import (
 
 const (
 	printedEvery = 250 * time.Millisecond // between looks at what a rank prints
-	printedLines = 4                      // of each of its pipes, the newest, in one look
+	printedLines = 16                     // of each of its pipes, the newest, in one look
 	printedLeast = 30 * time.Second       // of silence that is no hang: who only prints announces no pause
 )
 
@@ -19,14 +19,24 @@ var stepRules = sync.OnceValue(diagnose.LoadSteps)
 
 // Printed finds out how far a rank is from what it prints. Its two pipes feed it.
 type Printed struct {
-	// Tell hears of a step, or with 0 only of life; false: nobody wants to hear more.
-	Tell func(step int64, last bool) bool
+	// Tell hears of a line of progress; false: nobody wants to hear more.
+	Tell func(PrintedStep) bool
+	// Curve hears what else a line with a step says; nil: nobody does.
+	Curve func(step int64, values map[string]float64)
 
 	mu      sync.Mutex
 	meter   diagnose.Meter
 	lines   []string // since the last look, the newest
 	pending bool     // a look is on its way
 	off     bool
+}
+
+// PrintedStep is what lines tell.
+type PrintedStep struct {
+	Step   int64 // 0: only that it lives
+	From   int64 // how many there were before the first that was told
+	Last   bool  // no more of these are expected
+	Coarse bool  // it is no step, but of an epoch or a line
 }
 
 // Feed takes what came through a pipe, and gives the end of it that is no whole line yet, for the next time. A bar that
@@ -76,19 +86,27 @@ func (p *Printed) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.meter.Rules = stepRules()
-	var step int64
-	var said, last bool
+	var tells PrintedStep
+	said := false
+	var drawn []func()
 	for _, line := range p.lines {
 		if n, s, l := p.meter.Line(line); s {
 			said = true
 			if n > 0 {
-				step, last = n, l
+				tells = PrintedStep{Step: n, From: p.meter.From(), Last: l, Coarse: p.meter.Coarse()}
+				if values := diagnose.Values(line); p.Curve != nil && len(values) > 0 {
+					drawn = append(drawn, func() { p.Curve(n, values) })
+				}
 			}
 		}
 	}
 	p.pending, p.lines = false, p.lines[:0]
-	if said && !p.Tell(step, last) {
-		p.off = true
+	if said && !p.Tell(tells) {
+		p.off = true // it speaks for itself
+		return
+	}
+	for _, draw := range drawn {
+		draw()
 	}
 }
 

@@ -17,10 +17,10 @@ type heardSteps struct {
 	last  bool
 }
 
-func (h *heardSteps) tell(step int64, last bool) bool {
+func (h *heardSteps) tell(said PrintedStep) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.steps, h.last = append(h.steps, step), last
+	h.steps, h.last = append(h.steps, said.Step), said.Last
 	return true
 }
 
@@ -82,7 +82,7 @@ func TestWhoPrintsIsFollowed(t *testing.T) {
 	var told link.Ranks
 	r := ranksOf(&told)
 	for step := range int64(5) {
-		if !r.Printed(0, step+1, false, 1) {
+		if !r.Printed(0, PrintedStep{Step: step + 1}, 1) {
 			t.Fatal("not taken")
 		}
 	}
@@ -98,11 +98,11 @@ func TestWhoPrintsIsFollowed(t *testing.T) {
 	if list := r.Progress.Unnamed(time.Now()); len(list) != 0 {
 		t.Errorf("and again at once: %v", list)
 	}
-	if r.Printed(0, 6, false, 2) {
+	if r.Printed(0, PrintedStep{Step: 6}, 2) {
 		t.Error("of another generation")
 	}
 	r.Progress.linked[1] = true
-	if r.Printed(1, 3, false, 1) {
+	if r.Printed(1, PrintedStep{Step: 3}, 1) {
 		t.Error("it speaks for itself")
 	}
 }
@@ -129,7 +129,7 @@ func TestSilenceOfWhoPrints(t *testing.T) {
 func FuzzPrinted(f *testing.F) {
 	f.Add([]byte("step 1\nstep 2\r\n"), 3)
 	f.Fuzz(func(t *testing.T, data []byte, at int) {
-		p := &Printed{Tell: func(int64, bool) bool { return true }}
+		p := &Printed{Tell: func(PrintedStep) bool { return true }}
 		cut := max(0, min(at, len(data)))
 		part := p.Feed(p.Feed(nil, data[:cut]), data[cut:])
 		if p.look(); len(part) > 4<<10 {

@@ -20,6 +20,7 @@ type Progress struct {
 	steps   []int64 // the newest step each reported
 	sight   sight   // and was seen at
 	own     own
+	course  course
 	linked  []bool           // which speak for themselves in this generation
 	python  []bool           // which are of the Python SDK
 	printed bool             // steps were read from what they print
@@ -28,7 +29,7 @@ type Progress struct {
 }
 
 func newProgress(ranks int) *Progress {
-	return &Progress{stall: newStall(ranks), steps: make([]int64, ranks), sight: newSight(ranks), own: make(own, ranks), linked: make([]bool, ranks), python: make([]bool, ranks)}
+	return &Progress{stall: newStall(ranks), steps: make([]int64, ranks), sight: newSight(ranks), own: make(own, ranks), course: newCourse(ranks), linked: make([]bool, ranks), python: make([]bool, ranks)}
 }
 
 // begin is a new generation, before its ranks start; the processes of those that stay go on.
@@ -37,6 +38,7 @@ func (p *Progress) begin(g link.Generation, staying map[int]bool, now time.Time)
 	defer p.mu.Unlock()
 	p.now, p.running, p.frozen, p.printed, p.hung, p.hungAt = g, false, false, false, nil, time.Time{}
 	p.sight.begin(g.Restore)
+	p.course.begin(now)
 	pids := map[int]int{}
 	for local := range staying {
 		pids[local] = p.stall.pulses[local].pid
@@ -53,6 +55,7 @@ func (p *Progress) started(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running = true
+	p.course.started(now)
 	p.stall.started(now)
 }
 
@@ -69,7 +72,14 @@ func (p *Progress) joined(local, pid int, python bool, now time.Time) {
 func (p *Progress) note(local int, w word.Word, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	usual := p.stall.usual(p.stall.pulses[local].printed)
 	p.stall.note(local, w, now)
+	switch {
+	case w.Phase != nil:
+		p.course.pause(local, now)
+	case w.Progress != nil:
+		p.course.step(local, w.Progress.Step, usual, now)
+	}
 }
 
 // advance is a report of a local rank: of so many steps. again: it was told that it hangs.
@@ -101,6 +111,7 @@ func (p *Progress) fill(said *link.Ranks) {
 	defer p.mu.Unlock()
 	said.Step, said.Watched, said.Own, said.Printed = p.slowest(), p.stall.watched(), p.own.told(p.now.FirstRank), p.printed
 	said.Hung, said.HungAt = p.hung, p.hungAt
+	said.Pace.Course = p.course.told(&p.stall, p.printed)
 }
 
 // least is the newest step that all local ranks made, as far as is known.
@@ -125,9 +136,24 @@ func (p *Progress) slowest() int64 {
 	return least
 }
 
-// read is a step that a local rank printed, or with 0 another line of its progress; w is what it would have said. It counts
-// only where the rank does not speak for itself: not ok.
-func (p *Progress) read(local int, step int64, last bool, generation int64, now time.Time) (w *word.Progress, ok bool) {
+// allStepped says that all local ranks that tell of steps made one in this generation.
+func (p *Progress) allStepped(restore int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.slowest() > restore {
+		return true
+	}
+	for local := range p.steps {
+		if !p.course.begun(local) && !(p.printed && !p.linked[local] && !p.stall.pulses[local].printed) {
+			return false
+		}
+	}
+	return true
+}
+
+// read is a line of progress that a local rank printed; w is what it would have said. It counts only where the rank does not speak
+// for itself: not ok.
+func (p *Progress) read(local int, said PrintedStep, generation int64, now time.Time) (w *word.Progress, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.linked[local] || generation != p.now.Number {
@@ -135,15 +161,21 @@ func (p *Progress) read(local int, step int64, last bool, generation int64, now 
 	}
 	pulse := &p.stall.pulses[local]
 	pulse.printed, p.printed = true, true
-	if step == 0 {
+	if said.Step == 0 {
 		pulse.first, pulse.last = nil, now
 		return nil, true
 	}
-	w = &word.Progress{Step: step}
-	if steps := step - pulse.step; pulse.begun && !pulse.over && steps > 0 {
+	w = &word.Progress{Step: said.Step}
+	if said.Coarse { // it lives; how far it is is not known
+		p.stall.note(local, word.Word{Progress: w}, now)
+		pulse.over = said.Last
+		return nil, true
+	}
+	p.course.from(local, said.From)
+	if steps := said.Step - pulse.step; pulse.begun && !pulse.over && steps > 0 {
 		w.T = now.Sub(pulse.last).Seconds() / float64(steps)
 	}
-	pulse.over = last // what comes then is no step
+	pulse.over = said.Last // what comes then is no step
 	return w, true
 }
 
@@ -214,7 +246,7 @@ func (p *Progress) StateOf(local int, now time.Time) link.RankState {
 	defer p.mu.Unlock()
 	p.sight.glance(p.now.Number)
 	pulse := p.stall.pulses[local]
-	return link.RankState{Rank: p.now.FirstRank + local, Step: max(pulse.step, p.sight.at[local]), Silent: now.Sub(pulse.last)}
+	return link.RankState{Rank: p.now.FirstRank + local, Step: max(p.steps[local], p.sight.at[local]), Silent: now.Sub(pulse.last)}
 }
 
 // StepOf is the newest step that a local rank made.

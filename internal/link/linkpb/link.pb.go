@@ -1503,6 +1503,7 @@ type Ranks struct {
 	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
 	Address            string                 `protobuf:"bytes,120,opt,name=address,proto3" json:"address,omitempty"`                                                      // where its ranks are reached; "": on the machine's own network, by its loopback
 	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
+	Course             *Course                `protobuf:"bytes,150,opt,name=course,proto3" json:"course,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1794,6 +1795,13 @@ func (x *Ranks) GetEpoch() int64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *Ranks) GetCourse() *Course {
+	if x != nil {
+		return x.Course
+	}
+	return nil
 }
 
 // Keeping is what a launcher asks of the leader so that steps outlive their ranks.
@@ -2341,6 +2349,84 @@ func (x *Pace) GetSkipped() int64 {
 	return 0
 }
 
+// Course is how the ranks of a launcher got on in a generation, for what is said of its time: the first step that one of them told, when the slowest was
+// last seen to get on, for how long they stood still without saying why, after how long that is unusual, and whether one is in a pause that it announced.
+type Course struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	First          int64                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	LastAtUnixNano int64                  `protobuf:"varint,2,opt,name=last_at_unix_nano,json=lastAtUnixNano,proto3" json:"last_at_unix_nano,omitempty"`
+	Stalled        float64                `protobuf:"fixed64,3,opt,name=stalled,proto3" json:"stalled,omitempty"`
+	Patience       float64                `protobuf:"fixed64,4,opt,name=patience,proto3" json:"patience,omitempty"`
+	Pausing        bool                   `protobuf:"varint,5,opt,name=pausing,proto3" json:"pausing,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Course) Reset() {
+	*x = Course{}
+	mi := &file_link_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Course) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Course) ProtoMessage() {}
+
+func (x *Course) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Course.ProtoReflect.Descriptor instead.
+func (*Course) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Course) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Course) GetLastAtUnixNano() int64 {
+	if x != nil {
+		return x.LastAtUnixNano
+	}
+	return 0
+}
+
+func (x *Course) GetStalled() float64 {
+	if x != nil {
+		return x.Stalled
+	}
+	return 0
+}
+
+func (x *Course) GetPatience() float64 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
+}
+
+func (x *Course) GetPausing() bool {
+	if x != nil {
+		return x.Pausing
+	}
+	return false
+}
+
 // Use is sums over the processes and devices of one launcher; busy over the samples of its devices.
 type Use struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2358,7 +2444,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2456,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2469,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2453,7 +2539,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2551,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2564,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2514,7 +2600,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2526,7 +2612,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2539,7 +2625,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2581,7 +2667,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2679,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2692,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2695,7 +2781,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2793,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2806,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2785,7 +2871,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +2883,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +2896,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Probe) GetId() string {
@@ -2855,7 +2941,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2953,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2966,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Probed) GetId() string {
@@ -2935,7 +3021,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2947,7 +3033,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2960,7 +3046,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -3029,7 +3115,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3127,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3140,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -3086,7 +3172,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3184,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3197,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -3174,7 +3260,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3272,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3285,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -3235,7 +3321,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3333,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3346,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -3289,7 +3375,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3387,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3400,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -3356,7 +3442,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3454,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3467,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -3414,7 +3500,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3512,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3525,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -3462,7 +3548,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3560,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +3573,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3520,7 +3606,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3618,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3631,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3563,7 +3649,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3661,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3674,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 type FetchManifestRequest struct {
@@ -3600,7 +3686,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3698,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3711,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3646,7 +3732,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3744,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3757,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3704,7 +3790,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +3802,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +3815,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3752,7 +3838,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +3850,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +3863,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3832,7 +3918,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +3930,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +3943,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3890,7 +3976,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +3988,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4001,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -3923,6 +4009,128 @@ func (x *PutOutputReply) GetStored() int64 {
 		return x.Stored
 	}
 	return 0
+}
+
+// PointBatch: numbers of a replica only rise; lines are as internal/history packs them.
+type PointBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Dropped       int64                  `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Lines         []byte                 `protobuf:"bytes,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PointBatch) Reset() {
+	*x = PointBatch{}
+	mi := &file_link_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PointBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PointBatch) ProtoMessage() {}
+
+func (x *PointBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PointBatch.ProtoReflect.Descriptor instead.
+func (*PointBatch) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *PointBatch) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PointBatch) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *PointBatch) GetLines() []byte {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+// PointAck: the batch is committed, or it never will be (refused says why); the next one is due after so long.
+type PointAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	NextNanos     int64                  `protobuf:"varint,2,opt,name=next_nanos,json=nextNanos,proto3" json:"next_nanos,omitempty"`
+	Refused       string                 `protobuf:"bytes,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PointAck) Reset() {
+	*x = PointAck{}
+	mi := &file_link_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PointAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PointAck) ProtoMessage() {}
+
+func (x *PointAck) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PointAck.ProtoReflect.Descriptor instead.
+func (*PointAck) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *PointAck) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PointAck) GetNextNanos() int64 {
+	if x != nil {
+		return x.NextNanos
+	}
+	return 0
+}
+
+func (x *PointAck) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 type FromFollower struct {
@@ -3939,7 +4147,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4159,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4172,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -4037,7 +4245,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4257,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4270,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4131,7 +4339,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4143,7 +4351,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4156,7 +4364,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4182,7 +4390,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4402,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4415,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4234,7 +4442,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4454,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4467,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4331,7 +4539,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4343,7 +4551,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4356,7 +4564,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Order) GetReplica() string {
@@ -4405,7 +4613,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4625,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4638,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Question) GetKind() string {
@@ -4463,7 +4671,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4475,7 +4683,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4488,7 +4696,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4507,7 +4715,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4727,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4532,7 +4740,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{57}
+	return file_link_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4557,7 +4765,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4777,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4790,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{58}
+	return file_link_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4741,7 +4949,8 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe8\t\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x98\n" +
+	"\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4785,7 +4994,8 @@ const file_link_proto_rawDesc = "" +
 	"\x05every\x18a \x01(\x03R\x05every\x12\x14\n" +
 	"\x05offer\x18] \x01(\x03R\x05offer\x12\x18\n" +
 	"\aaddress\x18x \x01(\tR\aaddress\x12\x14\n" +
-	"\x05epoch\x18n \x01(\x03R\x05epoch\"^\n" +
+	"\x05epoch\x18n \x01(\x03R\x05epoch\x12.\n" +
+	"\x06course\x18\x96\x01 \x01(\v2\x15.fermi.link.v1.CourseR\x06course\"^\n" +
 	"\aKeeping\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\tR\x05ended\x12)\n" +
 	"\x05wants\x18\x02 \x03(\v2\x13.fermi.link.v1.WantR\x05wants\x12\x12\n" +
@@ -4831,7 +5041,13 @@ const file_link_proto_rawDesc = "" +
 	"\x05flops\x18\x05 \x01(\x01R\x05flops\x12\x16\n" +
 	"\x06waited\x18\x06 \x01(\x01R\x06waited\x12\x14\n" +
 	"\x05scale\x18\a \x01(\x01R\x05scale\x12\x18\n" +
-	"\askipped\x18\b \x01(\x03R\askipped\"\xd9\x01\n" +
+	"\askipped\x18\b \x01(\x03R\askipped\"\x99\x01\n" +
+	"\x06Course\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x03R\x05first\x12)\n" +
+	"\x11last_at_unix_nano\x18\x02 \x01(\x03R\x0elastAtUnixNano\x12\x18\n" +
+	"\astalled\x18\x03 \x01(\x01R\astalled\x12\x1a\n" +
+	"\bpatience\x18\x04 \x01(\x01R\bpatience\x12\x18\n" +
+	"\apausing\x18\x05 \x01(\bR\apausing\"\xd9\x01\n" +
 	"\x03Use\x12\x10\n" +
 	"\x03cpu\x18\x01 \x01(\x01R\x03cpu\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x16\n" +
@@ -4958,7 +5174,17 @@ const file_link_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12,\n" +
 	"\x12modified_unix_nano\x18\x03 \x01(\x03R\x10modifiedUnixNano\"(\n" +
 	"\x0ePutOutputReply\x12\x16\n" +
-	"\x06stored\x18\x01 \x01(\x03R\x06stored\"\xa8\x01\n" +
+	"\x06stored\x18\x01 \x01(\x03R\x06stored\"N\n" +
+	"\n" +
+	"PointBatch\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x03R\adropped\x12\x14\n" +
+	"\x05lines\x18\x03 \x01(\fR\x05lines\"U\n" +
+	"\bPointAck\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1d\n" +
+	"\n" +
+	"next_nanos\x18\x02 \x01(\x03R\tnextNanos\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\tR\arefused\"\xa8\x01\n" +
 	"\fFromFollower\x124\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.fermi.link.v1.FollowerHelloH\x00R\x05hello\x12,\n" +
 	"\x05facts\x18\x02 \x01(\v2\x14.fermi.link.v1.FactsH\x00R\x05facts\x12)\n" +
@@ -5012,7 +5238,9 @@ const file_link_proto_rawDesc = "" +
 	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
 	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12L\n" +
 	"\rFetchManifest\x12#.fermi.link.v1.FetchManifestRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
-	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012\xc3\x01\n" +
+	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012G\n" +
+	"\x06Curves\x12=\n" +
+	"\x03Put\x12\x19.fermi.link.v1.PointBatch\x1a\x17.fermi.link.v1.PointAck(\x010\x012\xc3\x01\n" +
 	"\x04Peer\x12E\n" +
 	"\aForward\x12\x1b.fermi.link.v1.FromFollower\x1a\x19.fermi.link.v1.ToFollower(\x010\x01\x125\n" +
 	"\x03Ask\x12\x17.fermi.link.v1.Question\x1a\x15.fermi.link.v1.Answer\x12=\n" +
@@ -5030,7 +5258,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_link_proto_goTypes = []any{
 	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
 	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
@@ -5057,125 +5285,131 @@ var file_link_proto_goTypes = []any{
 	(*Persist)(nil),              // 22: fermi.link.v1.Persist
 	(*Committed)(nil),            // 23: fermi.link.v1.Committed
 	(*Pace)(nil),                 // 24: fermi.link.v1.Pace
-	(*Use)(nil),                  // 25: fermi.link.v1.Use
-	(*Saves)(nil),                // 26: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 27: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 28: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 29: fermi.link.v1.RankState
-	(*Probe)(nil),                // 30: fermi.link.v1.Probe
-	(*Probed)(nil),               // 31: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 32: fermi.link.v1.Watermark
-	(*Started)(nil),              // 33: fermi.link.v1.Started
-	(*Exited)(nil),               // 34: fermi.link.v1.Exited
-	(*LogData)(nil),              // 35: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 36: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 37: fermi.link.v1.Usage
-	(*Done)(nil),                 // 38: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 39: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 40: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 41: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 42: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 43: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 44: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 45: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 46: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 47: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 48: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 49: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 50: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 51: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 52: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 53: fermi.link.v1.Facts
-	(*Order)(nil),                // 54: fermi.link.v1.Order
-	(*Question)(nil),             // 55: fermi.link.v1.Question
-	(*Answer)(nil),               // 56: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 57: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 58: fermi.link.v1.TailData
-	nil,                          // 59: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 60: fermi.link.v1.Persisted.MetricsEntry
+	(*Course)(nil),               // 25: fermi.link.v1.Course
+	(*Use)(nil),                  // 26: fermi.link.v1.Use
+	(*Saves)(nil),                // 27: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 28: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 29: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 30: fermi.link.v1.RankState
+	(*Probe)(nil),                // 31: fermi.link.v1.Probe
+	(*Probed)(nil),               // 32: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 33: fermi.link.v1.Watermark
+	(*Started)(nil),              // 34: fermi.link.v1.Started
+	(*Exited)(nil),               // 35: fermi.link.v1.Exited
+	(*LogData)(nil),              // 36: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 37: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 38: fermi.link.v1.Usage
+	(*Done)(nil),                 // 39: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 40: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 41: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 42: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 43: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 44: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 45: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 46: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 47: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 48: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 49: fermi.link.v1.PutOutputReply
+	(*PointBatch)(nil),           // 50: fermi.link.v1.PointBatch
+	(*PointAck)(nil),             // 51: fermi.link.v1.PointAck
+	(*FromFollower)(nil),         // 52: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 53: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 54: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 55: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 56: fermi.link.v1.Facts
+	(*Order)(nil),                // 57: fermi.link.v1.Order
+	(*Question)(nil),             // 58: fermi.link.v1.Question
+	(*Answer)(nil),               // 59: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 60: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 61: fermi.link.v1.TailData
+	nil,                          // 62: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 63: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	4,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	33, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	34, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	35, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	37, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	38, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	40, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	34, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	35, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	36, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	38, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	39, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	41, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	16, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	31, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	32, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	5,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	6,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	36, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	39, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	40, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	32, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	30, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	37, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	40, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	41, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	33, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	31, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	3,  // 16: fermi.link.v1.ToLauncher.call:type_name -> fermi.link.v1.Call
 	15, // 17: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	9,  // 18: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	7,  // 19: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
 	20, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
 	10, // 21: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	59, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	62, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
 	14, // 23: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
 	13, // 24: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
 	10, // 25: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	28, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	29, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	29, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	30, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
 	11, // 28: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
 	12, // 29: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
 	24, // 30: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	25, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	26, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	27, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	26, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	27, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	28, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
 	8,  // 34: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
 	21, // 35: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
 	20, // 36: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
 	17, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
-	18, // 38: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	60, // 39: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
-	22, // 40: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	23, // 41: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	19, // 42: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	20, // 43: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	47, // 44: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	51, // 45: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	53, // 46: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	40, // 47: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	52, // 48: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	54, // 49: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	40, // 50: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	37, // 51: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	16, // 52: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	31, // 53: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	6,  // 54: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	39, // 55: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	32, // 56: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	30, // 57: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	1,  // 58: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	0,  // 59: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
-	41, // 60: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	42, // 61: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	43, // 62: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	46, // 63: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	49, // 64: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	55, // 65: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	57, // 66: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	2,  // 67: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	45, // 68: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
-	45, // 69: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	44, // 70: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	45, // 71: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	48, // 72: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	50, // 73: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	56, // 74: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	58, // 75: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	67, // [67:76] is the sub-list for method output_type
-	58, // [58:67] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	25, // 38: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
+	18, // 39: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	63, // 40: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	22, // 41: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	23, // 42: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	19, // 43: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	20, // 44: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	48, // 45: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	54, // 46: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	56, // 47: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	41, // 48: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	55, // 49: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	57, // 50: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	41, // 51: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	38, // 52: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	16, // 53: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	32, // 54: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	6,  // 55: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	40, // 56: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	33, // 57: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	31, // 58: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	1,  // 59: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	0,  // 60: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
+	42, // 61: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	43, // 62: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	44, // 63: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	47, // 64: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	50, // 65: fermi.link.v1.Curves.Put:input_type -> fermi.link.v1.PointBatch
+	52, // 66: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	58, // 67: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	60, // 68: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 69: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	46, // 70: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	46, // 71: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	45, // 72: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	46, // 73: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	49, // 74: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	51, // 75: fermi.link.v1.Curves.Put:output_type -> fermi.link.v1.PointAck
+	53, // 76: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	59, // 77: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	61, // 78: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	69, // [69:79] is the sub-list for method output_type
+	59, // [59:69] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -5204,16 +5438,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Probe)(nil),
 		(*ToLauncher_Call)(nil),
 	}
-	file_link_proto_msgTypes[46].OneofWrappers = []any{
+	file_link_proto_msgTypes[47].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[49].OneofWrappers = []any{
+	file_link_proto_msgTypes[52].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[50].OneofWrappers = []any{
+	file_link_proto_msgTypes[53].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5224,9 +5458,9 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   64,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_link_proto_goTypes,
 		DependencyIndexes: file_link_proto_depIdxs,

@@ -77,6 +77,8 @@ var table = map[string]Rule{
 	"listTaskCheckpoints": {All, All, Own, Own, read, true},
 	"readCheckpointRank":  {All, All, Own, Own, read, true},
 	"listTaskOutputs":     {All, All, Own, Own, read, true},
+	"listTaskMetrics":     {All, All, Own, Own, read, true},
+	"readTaskMetrics":     {All, All, Own, Own, read, true},
 	"readTaskOutput":      {All, All, Own, Own, read, true},
 	"previewPlacement":    {All, All, Own, Own, read, false},
 	"previewRecipe":       {All, All, Own, Own, read, false},
@@ -88,6 +90,9 @@ var table = map[string]Rule{
 	"cordonNode":          {All, All, none, none, power, false},
 	"uncordonNode":        {All, All, none, none, power, false},
 	"drainNode":           {All, All, none, none, power, false},
+	"testNode":            {All, All, none, none, power, false},
+	"faultNode":           {All, All, none, none, power, false},
+	"lostNode":            {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.
