@@ -130,6 +130,9 @@ e2e-serve: build ## inference services as a member uses them, with OpenAI's own 
 	@scripts/openai.sh $(abspath $(CACHE))/openai
 	@FERMI_OPENAI_PYTHON=$(abspath $(CACHE))/openai/bin/python scripts/suite.sh e2e-serve go test -v -count=1 -timeout 15m ./test/serve
 
+e2e-workbench: build ## development environments as ordinary members: shells, homes, a killed server, other users (root)
+	@scripts/suite.sh e2e-workbench go test -v -count=1 -timeout 10m ./test/workbench
+
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
 

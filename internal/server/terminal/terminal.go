@@ -56,7 +56,7 @@ func (s *Terminals) Routes(rules *access.Rules) (out []*rest.Route) {
 		id := "openTerminalOf" + string(row.Kind)
 		rules.AsWrite(id, row.Kind)
 		out = append(out, &rest.Route{
-			Method: http.MethodGet, Path: rest.Prefix + "/" + row.Plural + "/{name}/terminal", ID: id, Tag: row.Plural, Kind: row.Kind, Verb: "shell", Long: true,
+			Method: http.MethodGet, Path: rest.Prefix + "/" + row.Plural + "/{name}/terminal", ID: id, Tag: row.Plural, Kind: row.Kind, Verb: "shell", Look: true, Long: true,
 			Summary: "A shell beside its processes, as a WebSocket; see docs/reference/terminals.md.",
 			Query:   []rest.Param{rest.ParamProject, {Name: "rank", Form: rest.FormInt, Doc: "Beside which process; 0 when absent."}},
 			Media:   "application/octet-stream",
@@ -93,11 +93,11 @@ func (s *Terminals) open(ctx context.Context, c *rest.Call, row api.KindInfo) (*
 	if w := work.Workload(); !ok || f.Archived || w.Phase.Finished() || w.Stop {
 		return nil, fault.New(fault.Conflict, "NotRunning", fault.T("It does not run; start it first.", "它未在运行，请先启动。"))
 	}
-	if s.Lines == nil {
-		return nil, talk.ErrNotAttached
-	}
 	if c.R.Header.Get("Upgrade") == "" {
 		return nil, fault.New(fault.Invalid, "WebSocketOnly", fault.T("A terminal is a WebSocket; use fermi env shell, or the console.", "终端使用 WebSocket；请使用 fermi env shell 或控制台。"))
+	}
+	if s.Lines == nil {
+		return nil, talk.ErrNotAttached
 	}
 	held, end, err := s.Streams.Hold(ctx, c, func(ctx context.Context, who *access.Caller) error {
 		now, err := s.Finder.Truth.Find(ctx, api.KeyOf(f.Object), 0)
@@ -115,8 +115,7 @@ func (s *Terminals) open(ctx context.Context, c *rest.Call, row api.KindInfo) (*
 	if err != nil {
 		return nil, err
 	}
-	c.Note.After(f.Object)
-	s.Auditor.Remember(c, "ok")
+	s.Auditor.RememberRead(c, string(replica))
 	ws, err := websocket.Accept(c.W, c.R, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	c.Status = http.StatusSwitchingProtocols // or the refusal that Accept has written
 	if err != nil {
