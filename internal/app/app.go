@@ -21,6 +21,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/app/bundle"
+	"github.com/fermi-cluster/fermi/internal/app/cards"
 	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/app/restore"
@@ -45,6 +46,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/curve"
+	"github.com/fermi-cluster/fermi/internal/link/talk"
 	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
 	"github.com/fermi-cluster/fermi/internal/seal"
@@ -110,8 +113,7 @@ type part struct {
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
-	peers   *link.Peers // nil with an embedded etcd: there are no others
-	peerL   net.Listener
+	beside
 	tokens  *link.Tokens
 	keys    keyState
 	box     *seal.Box
@@ -135,6 +137,13 @@ type part struct {
 	certificates
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
+}
+
+// beside is who is heard beside the hub.
+type beside struct {
+	peers  *link.Peers // nil with an embedded etcd: there are no others
+	peerL  net.Listener
+	curves *curve.Desk
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -248,9 +257,13 @@ func (p *part) assemble() (err error) {
 		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
 		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
-		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
+		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf, Calls: talk.NewCalls()},
 		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
+	p.curves = curve.NewDesk(p.history, func(ctx context.Context, taskID string) error {
+		_, err := p.workByID(ctx, taskID)
+		return err
+	}, cfg.Log.With("part", "curves"))
 	if err := p.openPeers(); err != nil {
 		return err
 	}
@@ -278,7 +291,7 @@ func (p *part) assemble() (err error) {
 	})
 	p.crew.Assemble(work.Config{
 		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
-		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
+		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8, DropHome: homes(cfg).Drop,
 	})
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,
@@ -316,7 +329,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("stored", p.stored.Run)
 	base.Add("disk", p.disk.Run)
 	base.Add("link", p.serveLink)
-	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
+	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.curves, p.tokens) })
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
 	}
@@ -402,6 +415,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
 	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
+	g.Add("cards", func(ctx context.Context) error {
+		return cards.Run(ctx, cards.Config{Store: p.store, Events: p.history, Log: p.cfg.Log.With("part", "card"), Registry: p.cfg.Registry}, epoch)
+	})
 	g.Add("expiry", p.expire)
 	g.Add("control", func(ctx context.Context) error {
 		select { // nothing is judged before everything that runs was found again
@@ -458,7 +474,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 		return err
 	}
 	defer p.stored.Forget(taskID)
-	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
+	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID), p.history.ForgetPoints(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.

@@ -218,5 +218,5 @@ func (p *part) serveLink(ctx context.Context) error {
 	if err := endpoint.Add(filepath.Join(p.cfg.Shared, "link.endpoints"), "", "unix://"+path); err != nil {
 		return err
 	}
-	return p.hub.Serve(ctx, l)
+	return p.hub.Serve(ctx, l, p.curves.Register)
 }

@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/curve"
 	"github.com/fermi-cluster/fermi/internal/cli/download"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -19,7 +20,15 @@ func (a *app) trainCommand() *cobra.Command {
 	return group("train", Both("Training tasks", "训练任务"),
 		a.trainRunCommand(), a.trainRerunCommand(),
 		a.listCommand(api.KindTrainingTask, "list", Both("List training tasks", "列出训练任务")),
-		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRestoreCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand())
+		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRestoreCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand(),
+		curve.Command(Both, func(do func(context.Context, *curve.Shell, []string) error) func(*cobra.Command, []string) error {
+			return a.online(func(ctx context.Context, s *session, args []string) error {
+				args[0] = bare(args[0])
+				return do(ctx, &curve.Shell{
+					Read: s.client.Raw, Project: s.project(api.KindTrainingTask), Out: s.out, Output: s.flags.output, Width: screenOf(s.out).width, T: s.t, Data: s.data, Clean: clean,
+				}, args)
+			})
+		}))
 }
 
 func (a *app) trainStopCommand() *cobra.Command {

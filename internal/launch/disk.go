@@ -11,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/disk"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/setup"
 )
 
 // overDisk says that a replica holds more on disk than it may.
@@ -65,6 +66,31 @@ func (r *runner) holdDisk() *disk.Watch {
 		return disk.Loose(r.wall.Dir, r.clock, r.wall.Everybody)
 	}
 	return nil
+}
+
+// holdHome begins to hold a home that outlives the replica to its limit; nil: it has none.
+func (r *runner) holdHome() *disk.Watch {
+	if r.wall.Replica.HomeLimit <= 0 {
+		return nil
+	}
+	return disk.New(setup.HomeOf(r.wall.Dir, r.wall.Replica), int64(r.wall.Replica.HomeLimit), r.clock, r.wall.Everybody)
+}
+
+// watchHome is watchDisk of the home.
+func (r *runner) watchHome(ctx context.Context, w *disk.Watch) {
+	defer w.Close()
+	used, err := w.Run(ctx)
+	if err != nil && !errors.Is(err, disk.ErrTooDeep) {
+		return
+	}
+	text := fault.T("Its home holds %v, more than its limit of %v; raise spec.storage and start it again, then delete what is not needed.",
+		"其主目录占用 %v，超过上限 %v；请提高 spec.storage 后重新启动，再删除不需要的文件。", roundBytes(used), r.wall.Replica.HomeLimit)
+	r.log.Warn("the home is over its limit", "used", used, "limit", w.Limit(), "error", err)
+	r.spool.Notice("%s", text.Pack())
+	select {
+	case r.overDisk <- overDisk{text, diskGrace}:
+	case <-ctx.Done():
+	}
 }
 
 // watchDisk tells the warden when the folder holds too much, until ctx ends.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -110,12 +111,17 @@ func (m *model) setNode(n *api.Node) {
 	for _, i := range n.Spec.CordonedDevices {
 		s.ClosedDevices |= 1 << i
 	}
-	delete(m.drains, s.Number)
+	ill := card.Closed(n.Status.Devices)
+	leave := ill // what stands on a device at fault leaves, whatever an operator cordoned
+	s.ClosedDevices |= ill
 	if n.Spec.Drain {
-		m.drains[s.Number] = s.ClosedDevices
+		leave = s.ClosedDevices
 		if n.Spec.Cordoned {
-			m.drains[s.Number] = everything
+			leave = everything
 		}
+	}
+	if delete(m.drains, s.Number); leave != 0 {
+		m.drains[s.Number] = leave
 	}
 	if n.Spec.Virtual {
 		s.Host = m.host

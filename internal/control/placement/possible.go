@@ -140,7 +140,7 @@ func (p *Possible) came(m *api.Meta) {
 // setNode tells of a node as it would be with nothing wrong; most changes of a node are about that.
 func (p *Possible) setNode(n *api.Node) {
 	spec := n.Spec
-	spec.Cordoned, spec.CordonedDevices, spec.Drain, spec.Virtual = false, nil, false, false
+	spec.Cordoned, spec.CordonedDevices, spec.Drain, spec.Virtual, spec.DeviceOrders = false, nil, false, false, nil
 	if old, ok := p.told[n.Meta.Name]; ok && reflect.DeepEqual(old, spec) {
 		return
 	}

@@ -26,6 +26,7 @@ const (
 	DirTmp       = "tmp"           // $TMPDIR; /tmp of a replica that is kept apart
 	DirVarTmp    = "var-tmp"       // its /var/tmp
 	DirHome      = "home"          // its $HOME
+	DirHomes     = "homes"         // beside the folder of all replicas: homes that outlive them, by the id of their owner
 	FileOwnLog   = "launcher.log"  // the launcher's own log and stderr
 )
 
