@@ -120,6 +120,9 @@ e2e-ckpt: ## checkpoints: FERMI_CKPT_KILLS (1000) kills and power cuts, FERMI_CK
 e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
 
+e2e-disk: build ## full disks, file names used up, I/O errors, damaged files (root); FERMI_DAMAGES (500) flips and cuts of a data folder and as many of a backup
+	@FERMI_DAMAGES=$${FERMI_DAMAGES-500} scripts/suite.sh e2e-disk go test -v -count=1 -timeout 60m ./test/disk
+
 e2e-upgrade: build ## data folders of earlier releases, taken over by this one; their programs are built from their commits, once (root, git history); FERMI_UPGRADE=sample: the newest release, killed
 	@scripts/suite.sh e2e-upgrade go test -v -count=1 -timeout 30m ./test/upgrade/...
 

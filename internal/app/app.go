@@ -164,7 +164,11 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return p.run(ctx, listener)
+	if err := p.run(ctx, listener); err != nil {
+		p.started.Store(false) // what died may still write: nobody says how it left the folder
+		return err
+	}
+	return nil
 }
 
 // open makes the parts; nothing runs yet but etcd.
@@ -178,6 +182,9 @@ func (p *part) open(ctx context.Context) error {
 		return err
 	}
 	if err := restore.Whole(p.cfg.Data, p.cfg.Shared, p.cfg.Past, p.outside()); err != nil {
+		return err
+	}
+	if err := (*guarded)(p).checkRest(); err != nil {
 		return err
 	}
 	if p.cert, err = certificate(p.cfg); err != nil {
@@ -534,6 +541,7 @@ func (p *part) close() {
 		_ = p.client.Close()
 	}
 	if p.dir != nil {
+		(*guarded)(p).leaveRest()
 		_ = p.dir.Close()
 	}
 }

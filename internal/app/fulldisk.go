@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/atrest"
 	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -79,4 +80,27 @@ func (p *guarded) withDisk(e server.Explanation) server.Explanation {
 		}
 	}
 	return e
+}
+
+// checkRest compares the folder with what the last server left there, unless others may have gone on in it.
+func (p *guarded) checkRest() error {
+	if p.cfg.Data != p.cfg.Shared {
+		return nil
+	}
+	changed, err := atrest.Check(p.cfg.Data)
+	for _, name := range changed {
+		p.cfg.Log.Warn("a key was changed, or damaged, while no server ran", "file", filepath.Join(p.cfg.Data, name))
+		fmt.Fprintf(p.cfg.Out, "\n  WARNING: %s is not the one that the last server used. If you did not change it, put the right one back.\n", filepath.Join(p.cfg.Data, name))
+	}
+	return err
+}
+
+// leaveRest writes down how the files are, now that nobody writes them; not where a part died, or was never opened.
+func (p *guarded) leaveRest() {
+	if p.cfg.Data != p.cfg.Shared || !p.started.Load() {
+		return
+	}
+	if err := atrest.Write(p.cfg.Data); err != nil {
+		p.cfg.Log.Warn("no note about the files of the folder was left", "error", err)
+	}
 }

@@ -177,7 +177,8 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 			v.StartedAt = &o.Started
 		}
 		if x := o.Exit; x != nil {
-			v.StoppedAt, v.ExitCode, v.Signal, v.Reason, v.Message = &x.At, &x.Code, x.Signal, x.Reason, x.Message
+			at := x.Ended(o.Started)
+			v.StoppedAt, v.ExitCode, v.Signal, v.Reason, v.Message = &at, &x.Code, x.Signal, x.Reason, x.Message
 			v.CPUTime, v.PeakBytes = x.CPUTime, api.Bytes(x.PeakBytes)
 		} else if u, ok := l.hub.Usage(o.Name); ok {
 			v.CPUTime, v.Memory, v.PeakBytes = u.CPU, api.Bytes(u.RSS), api.Bytes(u.Peak)

@@ -126,7 +126,7 @@ var table = []row{
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/cards", "internal/app/diskguard", "internal/app/gate", "internal/app/kinds", "internal/app/restore", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/atrest", "internal/app/bundle", "internal/app/cards", "internal/app/diskguard", "internal/app/gate", "internal/app/kinds", "internal/app/restore", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }

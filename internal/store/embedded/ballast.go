@@ -132,12 +132,13 @@ func (b *Ballast) ahead() error {
 	return nil
 }
 
-// Release lets go of at least n bytes, and of names, where there are any; it says how many bytes that were. Going on with
-// less than asked for is all that is left.
-func (b *Ballast) Release(n int64) int64 {
+// Release lets go of n bytes, or of those that there are, and says how many that were. A quarter stays for the next start.
+func (b *Ballast) Release(n int64) int64 { return b.release(n, b.bytes/4) }
+
+func (b *Ballast) release(n, keep int64) int64 {
 	had := b.held()
-	if had > 0 && n > 0 {
-		if err := os.Truncate(filepath.Join(b.dir, ballastRoom), max(0, had-n)); err != nil {
+	if had > keep && n > 0 {
+		if err := os.Truncate(filepath.Join(b.dir, ballastRoom), max(keep, had-n)); err != nil {
 			_ = os.Remove(filepath.Join(b.dir, ballastRoom)) // needs no room, where a shorter file may
 		}
 	}

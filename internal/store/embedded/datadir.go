@@ -91,7 +91,7 @@ func lighten(dir string) {
 	}
 	b := ballastOf(dir)
 	if room.Free < startRoom {
-		b.Release(startRoom - room.Free)
+		b.release(startRoom-room.Free, 0)
 	}
 	if room.Names > 0 && room.FreeNames < startNames {
 		b.ReleaseNames(startNames)
