@@ -120,6 +120,9 @@ e2e-ckpt: ## checkpoints: FERMI_CKPT_KILLS (1000) kills and power cuts, FERMI_CK
 e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
 
+e2e-silence: build ## one of four replicas, or all of one zone's, frozen or killed, FERMI_SILENCE (50) drills from FERMI_SILENCE_SEED (1) on; as many pauses and kills of the server and busy loops that lose nobody (root)
+	@FERMI_SILENCE=$${FERMI_SILENCE:-50} scripts/suite.sh e2e-silence go test -v -count=1 -timeout 120m ./test/silence
+
 e2e-upgrade: build ## data folders of earlier releases, taken over by this one; their programs are built from their commits, once (root, git history); FERMI_UPGRADE=sample: the newest release, killed
 	@scripts/suite.sh e2e-upgrade go test -v -count=1 -timeout 30m ./test/upgrade/...
 
