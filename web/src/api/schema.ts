@@ -226,6 +226,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/lost": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say that the machine is gone: what ran there is given up at once, its devices hold nothing any more, and new work is kept away until it is uncordoned. */
+        post: operations["lostNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -796,7 +813,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The bytes of one output; ranges are served. */
+        /** The bytes of one output, verified as they are read; ranges are served. */
         get: operations["readTaskOutput"];
         put?: never;
         post?: never;
@@ -1606,6 +1623,8 @@ export interface components {
             zones: string[] | null;
         };
         Device: {
+            /** @description Its PCI address. */
+            bus?: string;
             /** Format: int64 */
             index: number;
             /** @description Devices of one island share a fast link. */
@@ -1620,6 +1639,128 @@ export interface components {
             uuid?: string;
             vendor?: string;
             virtual?: boolean;
+        };
+        DeviceCondition: {
+            /** @description watch, test, reset or restart. */
+            action: string;
+            /** @description lost, silent, ecc, pages, rows, recovery, throttle, nvlink, pcie, or xid-N. */
+            kind: string;
+            message?: components["schemas"]["Text"];
+            /** Format: date-time */
+            since: string;
+            /**
+             * Format: int64
+             * @description How many, where it is counted.
+             */
+            value?: number;
+        };
+        DeviceCounts: {
+            /**
+             * Format: int64
+             * @description Memory errors that could not be corrected, since the driver was loaded.
+             */
+            ecc?: number;
+            /**
+             * Format: int64
+             * @description Uncorrected errors of its PCIe link that were not fatal.
+             */
+            errors?: number;
+            /**
+             * Format: int64
+             * @description Fatal errors of its PCIe link.
+             */
+            fatal?: number;
+            /**
+             * Format: int64
+             * @description NVLink recoveries that failed or were needed.
+             */
+            nvlink?: number;
+            /**
+             * Format: int64
+             * @description Memory pages retired for errors that could not be corrected.
+             */
+            pages?: number;
+            /**
+             * Format: int64
+             * @description Memory rows remapped for errors that could not be corrected.
+             */
+            rows?: number;
+        };
+        DeviceFault: {
+            action: string;
+            /** Format: date-time */
+            at: string;
+            /** @description The device took work until then: this one closed it. */
+            closed?: boolean;
+            kind: string;
+            message?: components["schemas"]["Text"];
+            /** @description driver, kernel, or drill. */
+            source: string;
+        };
+        DeviceHealth: {
+            /**
+             * Format: date-time
+             * @description Since when it takes no work; absent while it does.
+             */
+            closedAt?: string;
+            /** @description What is wrong with it now. */
+            conditions?: components["schemas"]["DeviceCondition"][] | null;
+            /** @description The counters of the device that were dealt with; what is above is news. */
+            counted?: components["schemas"]["DeviceCounts"];
+            /** Format: int64 */
+            device: number;
+            /** @description Its faults, the newest last; at most 16. */
+            faults?: components["schemas"]["DeviceFault"][] | null;
+            /** @description The last line of the kernel's log about it that was dealt with. */
+            log?: components["schemas"]["LogMark"];
+            /**
+             * Format: date-time
+             * @description When its machine was started again, or a test was asked for, since it was closed.
+             */
+            mendedAt?: string;
+            message?: components["schemas"]["Text"];
+            /**
+             * Format: date-time
+             * @description The last order about it that was dealt with.
+             */
+            ordered?: string;
+            /** @description The kind of fault that closed it; empty while it is open. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When the state began.
+             */
+            since: string;
+            /** @description open, closed (what stands on it leaves), testing, or out (kept out). */
+            state: string;
+            /** @description The last test. */
+            test?: components["schemas"]["DeviceTest"];
+            /**
+             * Format: int64
+             * @description How many faults it had so far.
+             */
+            total?: number;
+        };
+        DeviceOrder: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            device: number;
+            /** @description Of a drill: the fault is over when the device is tested, so that it returns. */
+            heal?: boolean;
+            /** @description Of a drill: the fault. */
+            kind?: string;
+            /** @description fault (a drill), test, or return. */
+            order: string;
+        };
+        DeviceTest: {
+            /** Format: date-time */
+            at: string;
+            /** @description computed (something was computed on it), tested (the driver was asked), virtual, or untested. */
+            how?: string;
+            /** @description What was wrong. */
+            message?: components["schemas"]["Text"];
+            passed: boolean;
         };
         Distributed: {
             enabled?: boolean;
@@ -1882,6 +2023,29 @@ export interface components {
             /** @description https://…, ssh://… or git@host:path; never with a password. */
             url: string;
         };
+        Hold: {
+            /** @description Of the machine when it was given up; nothing outlives another one. */
+            bootId?: string;
+            /** @description By index. */
+            devices?: number[] | null;
+            /**
+             * Format: date-time
+             * @description When its launcher said something for the last time.
+             */
+            heard: string;
+            /** @description The name of whose replica it is. */
+            name?: string;
+            /** @description The id of whose replica it is. */
+            owner: string;
+            project?: string;
+            /** @description LauncherSilent: it was replaced or is taken for lost; NodeLost: an operator said so. */
+            reason: string;
+            /** @description An operator said that it is gone, or its machine was restarted: its devices are open. */
+            released?: boolean;
+            replica: string;
+            /** Format: date-time */
+            since: string;
+        };
         Identity: {
             /** Format: date-time */
             expiresAt?: string;
@@ -2007,6 +2171,12 @@ export interface components {
             text: string;
             /** Format: date-time */
             time: string;
+        };
+        LogMark: {
+            /** @description The boot id of that kernel. */
+            boot?: string;
+            /** Format: int64 */
+            sequence?: number;
         };
         Loss: {
             /** @description The node, rack, leaf or zone of a node had two faults: others are looked for outside of it first. */
@@ -2163,6 +2333,8 @@ export interface components {
              * @example 500m
              */
             cpu: string;
+            /** @description What operators want of single devices: drills, tests, returns; the newest of each. */
+            deviceOrders?: components["schemas"]["DeviceOrder"][] | null;
             devices?: components["schemas"]["Device"][] | null;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -2172,6 +2344,8 @@ export interface components {
             /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
             drain?: boolean;
             leaf?: string;
+            /** @description An operator said that the machine is gone: what ran on it is given up, and its devices hold nothing any more. Uncordon takes it back. */
+            lost?: boolean;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -2186,6 +2360,15 @@ export interface components {
         };
         NodeStatus: {
             bootId?: string;
+            /** @description Devices that are, or were, not well: why they are closed, and what they had. */
+            devices?: components["schemas"]["DeviceHealth"][] | null;
+            /**
+             * Format: int64
+             * @description Faults of its devices within the last day; the planner prefers nodes without.
+             */
+            failures?: number;
+            /** @description Replicas that were given up without proof that they have ended; their devices stay closed until there is one. */
+            holds?: components["schemas"]["Hold"][] | null;
             /** @description Launchers of other versions than the server's that still run here; each stays as it is until its replica ends. */
             launchers?: components["schemas"]["LauncherVersion"][] | null;
             limits?: string;
@@ -3869,6 +4052,8 @@ export interface components {
             latencyP99Ms?: {
                 [key: string]: number;
             };
+            /** @description The zone is out: it takes no work, and what stands there leaves as its rules say. Absent: it is in use. */
+            outage?: boolean;
             price?: components["schemas"]["Price"];
             /**
              * Format: double
@@ -4523,6 +4708,47 @@ export interface operations {
                 /** @description Only this device, by index; the whole node when absent. */
                 device?: number;
             };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    lostNode: {
+        parameters: {
+            query?: never;
             header?: never;
             path: {
                 name: string;
@@ -7140,6 +7366,8 @@ export interface operations {
     readTaskOutput: {
         parameters: {
             query?: {
+                /** @description Take the bytes as they are on disk, damaged or not. */
+                unverified?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Read at least this revision. */
