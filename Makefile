@@ -140,6 +140,9 @@ e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds, of Debian's
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
+e2e-cards: build ## FERMI_DRILLS (20) seeded faults of cards in the demo, from FERMI_SEED (1) on: each is closed, its task saves and moves, and it returns or is kept out
+	@FERMI_DRILLS=$${FERMI_DRILLS:-20} scripts/suite.sh e2e-cards go test -v -count=1 -timeout 30m ./test/cards
+
 e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed, resized, and without it for FERMI_AWAY (60) seconds
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
 	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery ./internal/launch/inspect
@@ -191,6 +194,9 @@ bench-submit: build ## submit to first line; reads while writes come in
 
 bench-archive: build ## a million finished and a hundred thousand queued tasks
 	@go run ./bench archive
+
+bench-curves: build ## curves of 1,000 ranks into SQLite for FERMI_CURVES_SECONDS (600), and a series of a million points opened
+	@go run ./bench curves
 
 bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
 	@go run ./bench openb

@@ -2,8 +2,8 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -333,11 +333,6 @@ func (c *Client) Outputs(ctx context.Context, project, name string) ([]Output, e
 	}
 }
 
-// OpenOutput reads one of them; the caller closes it. Size is -1 when unknown.
-func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io.ReadCloser, int64, error) {
-	return c.OpenOutputPart(ctx, project, name, file, OutputPart{})
-}
-
 // OutputPart says what is read of an output, and how.
 type OutputPart struct {
 	From       int64     // the first byte
@@ -345,10 +340,10 @@ type OutputPart struct {
 	Unverified bool      // take the bytes as they are, damaged or not
 }
 
-// OpenOutputPart is OpenOutput for a part. The server verifies what it sends: damaged
+// OpenOutput reads one of them, or the first part that is named; the caller closes it. Size is -1 when unknown. The server verifies what it sends: damaged
 // bytes are refused with the reason Damaged, or, where the answer has begun, the connection is cut; who then asks for the
 // rest hears the reason.
-func (c *Client) OpenOutputPart(ctx context.Context, project, name, file string, part OutputPart) (io.ReadCloser, int64, error) {
+func (c *Client) OpenOutput(ctx context.Context, project, name, file string, parts ...OutputPart) (io.ReadCloser, int64, error) {
 	p, err := taskPath(name, "outputs")
 	if err != nil {
 		return nil, 0, err
@@ -358,6 +353,10 @@ func (c *Client) OpenOutputPart(ctx context.Context, project, name, file string,
 	}
 	for part := range strings.SplitSeq(file, "/") {
 		p += "/" + url.PathEscape(part)
+	}
+	var part OutputPart
+	if len(parts) > 0 {
+		part = parts[0]
 	}
 	q, header := inProject(project), http.Header{}
 	if part.Unverified {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -70,15 +71,18 @@ func whole() map[Kind]Object {
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1}, Spares: []SpareStatus{{2, "n2", SpareWarm}},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at, "killed", "restart", "line", text, 7, 2, "00"},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
-				Preflight:     &PreflightStatus{at, &at, 3, 0.5, 1 << 30, DevicesTested, map[string]string{"torch": "2.1.0"}, []PreflightFinding{{"torch", text}}},
-				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29502}, []string{"100.64.4.3"}, map[string]int{"reward": 2}, []int{1}, []Seat{{1, 1}}, []int{1}, []int{1}, []int{1}}}},
-				Pace:          &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1, 65536, 3},
-				Use:           &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
-				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "restart", "task-1-worker-0-2", ptr(3), "node-1", "worker", 2, 10, 7, true, 3, at, at, &at, &at, &at, &at, &at}}},
-				Intervals:     []SaveInterval{{MemoryTier, 40, Duration(8 * time.Second), 0.0015, text}},
-				InUseBy:       "train-1",
-				Faults:        []PastFault{{at, 2, "worker", "node-1", "rack-1", "leaf-1", "beijing-1", "device-lost", true, "00", 7}},
-				Stragglers:    []Straggler{{3, "task-1-worker-0-2", "worker", "node-1", Duration(time.Second), Duration(time.Second / 2), 16, 2, at, true}},
+				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, DevicesTested, map[string]string{"torch": "2.1.0"}, []PreflightFinding{{"torch", text}}},
+				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29502}, []string{"100.64.4.3"}, map[string]int{"reward": 2}, []int{1}, []Seat{{1, 1}}, []int{1}, []int{1}, []int{1}}}},
+				Pace:      &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1, 65536, 3},
+				Use:       &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
+				TaskFigures: TaskFigures{
+					&Interruptions{1, map[string]int{"killed": 1}, 3, 1, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "restart", "task-1-worker-0-2", ptr(3), "node-1", "worker", 2, RecoverySteps{10, 9, 7, ptr(int64(2)), true, true, true, 3}, at, at, &at, &at, &at, &at, &at}}},
+					&TimeUse{at, at, TimeStalled, map[TimeKind]Duration{TimeEffective: Duration(time.Hour)}, 10, 2, Duration(time.Second)}, &SavedStep{8, at},
+				},
+				Intervals:  []SaveInterval{{MemoryTier, 40, Duration(8 * time.Second), 0.0015, text}},
+				InUseBy:    "train-1",
+				Faults:     []PastFault{{at, 2, "worker", "node-1", "rack-1", "leaf-1", "beijing-1", "device-lost", true, "00", 7}},
+				Stragglers: []Straggler{{3, "task-1-worker-0-2", "worker", "node-1", Duration(time.Second), Duration(time.Second / 2), 16, 2, at, true}},
 			},
 		},
 		KindSecret: &Secret{
@@ -110,11 +114,14 @@ func whole() map[Kind]Object {
 		},
 		KindNode: &Node{
 			Meta: meta(MustInfo(KindNode), "节点"),
-			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []DeviceOrder{{3, OrderFault, "xid-79", true, at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, true},
-			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []DeviceHealth{{
-				3, DeviceOut, at, "xid-79", &at, &at, text, []DeviceCondition{{"lost", ActionRestart, at, 1, text}}, &DeviceTest{at, true, "tested", text},
-				[]DeviceFault{{"xid-79", ActionRestart, FaultOfKernel, at, true, text}}, 4, DeviceCounts{1, 2, 3, 4, 5, 6}, LogMark{"boot", 77}, &at,
-			}}, 2, hold.List{{"task-1-worker-0-1", "task-1", "train", "lab", []int{1}, hold.Silent, at, at, "boot", true}}},
+			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, true},
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []card.DeviceHealth{{
+				Device: 3, State: card.DeviceOut, Since: at, Reason: "xid-79", ClosedAt: &at, MendedAt: &at, Message: text,
+				Conditions: []card.DeviceCondition{{Kind: "lost", Action: card.ActionRestart, Since: at, Value: 1, Message: text}},
+				Test:       &card.DeviceTest{At: at, Passed: true, How: "tested", Message: text},
+				Faults:     []card.DeviceFault{{Kind: "xid-79", Action: card.ActionRestart, Source: card.FaultOfKernel, At: at, Closed: true, Message: text}},
+				Total:      4, Counted: card.DeviceCounts{ECC: 1, Pages: 2, Rows: 3, NVLink: 4, Fatal: 5, Errors: 6}, Log: card.LogMark{Boot: "boot", Sequence: 77}, Ordered: &at,
+			}}, 2, hold.List{{Replica: "task-1-worker-0-1", Owner: "task-1", Name: "train", Project: "lab", Devices: []int{1}, Reason: hold.Silent, Heard: at, Since: at, BootID: "boot", Released: true}}},
 		},
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),

@@ -9,10 +9,12 @@ const MaxRecoveries = 8
 type Interruptions struct {
 	Count     int            `json:"count" doc:"Failures so far."`
 	Causes    map[string]int `json:"causes,omitempty" doc:"Failures by their cause."`
-	LostSteps int64          `json:"lostSteps,omitempty" doc:"Steps that had to be made again."`
-	LostTime  Duration       `json:"lostTime,omitempty" doc:"From failures until the steps they cost were made up, together."`
+	LostSteps int64          `json:"lostSteps,omitempty" doc:"Steps that had to be made again, of the failures of which that is known."`
+	// Untold counts failures whose lost steps nobody can know.
+	Untold   int      `json:"untold,omitempty" doc:"Failures after which it is not known how many steps had to be made again: the ranks told none."`
+	LostTime Duration `json:"lostTime,omitempty" doc:"From failures until training had passed the step that it had reached, or until all ranks ran where they tell no steps; together."`
 	// Recovered and Phases are over all recoveries, not only those that are kept.
-	Recovered int                 `json:"recovered,omitempty" doc:"Failures that the ranks came back from."`
+	Recovered int                 `json:"recovered,omitempty" doc:"Failures after which training was seen to have passed the step that it had reached."`
 	Phases    map[string]Duration `json:"phases,omitempty" doc:"Time of these recoveries by phase: detect, attribute, place, start, restore, catchUp."`
 	Last      []Recovery          `json:"last,omitempty" maxItems:"8" doc:"The last ones, newest last."`
 }
@@ -20,24 +22,33 @@ type Interruptions struct {
 // Recovery is one failure and the way back. A time that is absent was not reached, or can't be known
 // because the ranks don't report their steps.
 type Recovery struct {
-	Cause        string     `json:"cause,omitempty" doc:"Absent until it is found."`
-	Action       string     `json:"action,omitempty" doc:"What was done about it: restart, swap (to another node) or stop."`
-	Replica      string     `json:"replica,omitempty" doc:"The one at fault."`
-	Rank         *int       `json:"rank,omitempty" doc:"Of the process at fault; absent where the whole replica failed."`
-	Node         string     `json:"node,omitempty" doc:"That it was on."`
-	Role         string     `json:"role,omitempty" doc:"The role that starts again by itself; absent: the others."`
-	Generation   int        `json:"generation,omitempty" doc:"That answered it."`
-	Step         int64      `json:"step,omitempty" doc:"The newest that any rank had reported."`
-	Restore      int64      `json:"restore,omitempty" doc:"The step that it went on from."`
-	Reloaded     bool       `json:"reloaded,omitempty" doc:"It went on from a checkpoint of a tier: memory had no step whole."`
-	Kept         int        `json:"kept,omitempty" doc:"Ranks that kept their process: a partial restart. 0: all were started again."`
+	Cause      string `json:"cause,omitempty" doc:"Absent until it is found."`
+	Action     string `json:"action,omitempty" doc:"What was done about it: restart, swap (to another node) or stop."`
+	Replica    string `json:"replica,omitempty" doc:"The one at fault."`
+	Rank       *int   `json:"rank,omitempty" doc:"Of the process at fault; absent where the whole replica failed."`
+	Node       string `json:"node,omitempty" doc:"That it was on."`
+	Role       string `json:"role,omitempty" doc:"The role that starts again by itself; absent: the others."`
+	Generation int    `json:"generation,omitempty" doc:"That answered it."`
+	RecoverySteps
 	FailedAt     time.Time  `json:"failedAt"`
 	SeenAt       time.Time  `json:"seenAt" doc:"The leader knew of it."`
 	AttributedAt *time.Time `json:"attributedAt,omitempty" doc:"The rank at fault and the cause were found."`
 	OpenedAt     *time.Time `json:"openedAt,omitempty" doc:"The next generation was decided."`
 	RunningAt    *time.Time `json:"runningAt,omitempty" doc:"All its ranks ran."`
 	SteppedAt    *time.Time `json:"steppedAt,omitempty" doc:"All of them had made a step."`
-	EndedAt      *time.Time `json:"endedAt,omitempty" doc:"They were where it failed, or the task ended or failed again."`
+	EndedAt      *time.Time `json:"endedAt,omitempty" doc:"They had passed where it failed; or the task ended or failed again; or all ran, where they tell no steps."`
+}
+
+// RecoverySteps is from where to where a recovery led, and what that cost.
+type RecoverySteps struct {
+	Step      int64  `json:"step,omitempty" doc:"The farthest that training had reached; absent: the ranks told none."`
+	Made      int64  `json:"made,omitempty" doc:"The newest that the ranks which failed had made: less than step where they were still catching up."`
+	Restore   int64  `json:"restore,omitempty" doc:"The step that it went on from: the one before the first that it made then, or, before that is known, the one that it was told."`
+	LostSteps *int64 `json:"lostSteps,omitempty" doc:"Steps that had to be made again; absent: not known."`
+	Passed    bool   `json:"passed,omitempty" doc:"Training was seen to have passed the step that it had reached."`
+	Found     bool   `json:"found,omitempty" doc:"When it failed is not known: failedAt is when it was found."`
+	Reloaded  bool   `json:"reloaded,omitempty" doc:"It went on from a checkpoint of a tier: memory had no step whole."`
+	Kept      int    `json:"kept,omitempty" doc:"Ranks that kept their process: a partial restart. 0: all were started again."`
 }
 
 // RecoveryPhase is a part of a recovery.
@@ -68,7 +79,9 @@ func (r *Recovery) Phases() map[RecoveryPhase]time.Duration {
 		if at == nil {
 			break
 		}
-		out[RecoveryPhases[i]] = max(at.Sub(last), 0)
+		if i > 0 || !r.Found { // how long it took to be found is not known
+			out[RecoveryPhases[i]] = max(at.Sub(last), 0)
+		}
 		if at.After(last) {
 			last = *at
 		}
@@ -98,29 +111,4 @@ func (in *Interruptions) Mean() (phases map[RecoveryPhase]time.Duration, whole t
 		}
 	}
 	return phases, whole, true
-}
-
-// EffectiveTime is the part of a task's time since its first start in which it made new progress; ok is
-// false for one that never ran.
-func (s *TrainingTaskStatus) EffectiveTime(now time.Time) (ratio float64, ok bool) {
-	whole, lost := s.Times(now)
-	return 1 - float64(lost)/float64(max(whole, 1)), whole > 0
-}
-
-// Times are how long a task has been there since its first start, and what failures took of it.
-func (s *TrainingTaskStatus) Times(now time.Time) (whole, lost time.Duration) {
-	if s.StartedAt == nil {
-		return 0, 0
-	}
-	if s.FinishedAt != nil {
-		now = *s.FinishedAt
-	}
-	whole = max(now.Sub(*s.StartedAt), 0)
-	if in := s.Interruptions; in != nil {
-		lost = in.LostTime.Std()
-		if r := in.Newest(); r != nil && r.EndedAt == nil {
-			lost += max(now.Sub(r.FailedAt), 0)
-		}
-	}
-	return whole, min(max(lost, 0), whole)
 }

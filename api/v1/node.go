@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -30,13 +31,11 @@ type NodeSpec struct {
 	// CordonedDevices keeps new work away from single devices, by index.
 	CordonedDevices []int `json:"cordonedDevices,omitempty" doc:"Devices, by index, that take no new work."`
 	// Drain makes what runs on cordoned parts leave.
-	Drain bool `json:"drain,omitempty" doc:"What runs on the cordoned node or devices leaves and is placed elsewhere."`
-	// DeviceOrders are what operators want of single devices: drills, tests, returns.
-	DeviceOrders []DeviceOrder `json:"deviceOrders,omitempty" doc:"What operators want of single devices: drills, tests, returns; the newest of each."`
-
-	CPU    MilliCPU `json:"cpu"`
-	Memory Bytes    `json:"memory"`
-	Disk   Bytes    `json:"disk,omitempty"`
+	Drain        bool               `json:"drain,omitempty" doc:"What runs on the cordoned node or devices leaves and is placed elsewhere."`
+	DeviceOrders []card.DeviceOrder `json:"deviceOrders,omitempty" doc:"What operators want of single devices: drills, tests, returns; the newest of each."`
+	CPU          MilliCPU           `json:"cpu"`
+	Memory       Bytes              `json:"memory"`
+	Disk         Bytes              `json:"disk,omitempty"`
 	// Devices are the accelerators; at most 64, a placement's mask is over this order.
 	Devices []Device `json:"devices,omitempty"`
 	Virtual bool     `json:"virtual,omitempty" doc:"Nominal: no machine of its own stands behind it."`
@@ -71,10 +70,9 @@ type NodeStatus struct {
 	// Launchers are those that an update left as they are: each keeps what it was started with until
 	// its replica ends.
 	Launchers []LauncherVersion `json:"launchers,omitempty" doc:"Launchers of other versions than the server's that still run here; each stays as it is until its replica ends."`
-	// Devices are those that are, or were, not well; written by control/card alone.
-	Devices []DeviceHealth `json:"devices,omitempty" doc:"Devices that are, or were, not well: why they are closed, and what they had."`
-	// Failures counts the faults of its devices within the last day; written by control/card alone.
-	Failures int `json:"failures,omitempty" doc:"Faults of its devices within the last day; the planner prefers nodes without."`
+	// Devices and Failures are written by control/card alone.
+	Devices  []card.DeviceHealth `json:"devices,omitempty" doc:"Devices that are, or were, not well: why they are closed, and what they had."`
+	Failures int                 `json:"failures,omitempty" doc:"Faults of its devices within the last day; the planner prefers nodes without."`
 	// Holds keep devices closed. They are written by who gives a replica up, in the same write, and taken away by control/fence.
 	Holds hold.List `json:"holds,omitempty" doc:"Replicas that were given up without proof that they have ended; their devices stay closed until there is one."`
 }

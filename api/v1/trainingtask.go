@@ -403,8 +403,7 @@ type TrainingTaskStatus struct {
 	Use       *Use             `json:"use,omitempty" doc:"What it uses, as its launchers see it."`
 	// Intervals are of memory first, then the tiers; each by itself.
 	Intervals []SaveInterval `json:"intervals,omitempty" doc:"Tasks with checkpoint.auto: how often they save, and why; absent until steps were timed."`
-	// Interruptions is nil while nothing failed.
-	Interruptions *Interruptions `json:"interruptions,omitempty" doc:"What failures cost; absent while nothing failed."`
+	TaskFigures
 	// InUseBy is who trains inside this task: an environment with ranks is never idle.
 	InUseBy string `json:"inUseBy,omitempty" doc:"The task whose processes run inside this one; stopping or deleting this one ends it."`
 }

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"reflect"
 	"sort"
@@ -238,10 +239,14 @@ func short(s string) string {
 	return s
 }
 
-// fieldsOf is the JSON fields of a struct by name. The kinds have no embedded structs.
+// fieldsOf is the JSON fields of a struct by name, those of embedded ones with it.
 func fieldsOf(t reflect.Type) map[string]reflect.StructField {
 	out := make(map[string]reflect.StructField, t.NumField())
 	for field := range t.Fields() {
+		if field.Anonymous && field.Tag.Get("json") == "" {
+			maps.Copy(out, fieldsOf(field.Type))
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name != "" && name != "-" {
 			out[name] = field

@@ -6,14 +6,18 @@ import (
 	"os"
 
 	"github.com/fermi-cluster/fermi/internal/app"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/env"
 )
 
 // Set by the linker.
 var version, commit, date = "dev", "", ""
 
 func main() {
+	kinds.Ship()
 	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
 	app.Join(root, version)
+	env.Add(root)
 	os.Exit(cli.Execute(context.Background(), root))
 }

@@ -57,7 +57,7 @@ func (p *part) bootstrap(ctx context.Context) error {
 	}
 	p.started.Store(true)
 	p.collect()
-	p.warnOfKey(ctx)
+	(*aftermath)(p).warnOfKey(ctx)
 	p.greet(ctx)
 	return nil
 }

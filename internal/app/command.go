@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/restore"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/cores"
@@ -26,12 +27,20 @@ import (
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
+// Join adds the verbs that run a part of the platform to those of the client, each in its place.
+func Join(root *cobra.Command, version string) {
+	root.AddCommand(Commands(version)...)
+	if backup, _, err := root.Find([]string{"backup"}); err == nil && backup != root {
+		backup.AddCommand(restore.VerifyCommand())
+	}
+}
+
 // Commands are the verbs that run a part of the platform instead of talking to it.
 func Commands(version string) []*cobra.Command {
 	cmds := []*cobra.Command{
 		serveCommand("up", cli.Both("Run the whole platform on this machine", "在本机运行整个平台"), version),
 		serveCommand("server", cli.Both("Run one control-plane replica on an etcd outside", "运行一个控制面副本，使用外部 etcd"), version),
-		configCommand(), restoreCommand(), simCommand(), launchCommand(version), rsh.Command(cli.Both),
+		configCommand(), restore.Command(), simCommand(), launchCommand(version), rsh.Command(cli.Both),
 	}
 	for _, c := range cmds {
 		if !c.Hidden {
@@ -95,7 +104,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen,
 		Etcd:       store.Outside{Endpoints: s.EtcdEndpoints, CA: s.EtcdCA, Cert: s.EtcdCert, Key: s.EtcdKey},
 		EtcdPrefix: s.EtcdPrefix, Doors: s.Doors, Zone: s.Zone,
-		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
+		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: restore.Past{URL: s.HistoryURL, PasswordFile: s.HistoryPasswordFile},
 		Checkpoints: record.SharedTier{
 			Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
 		},

@@ -239,11 +239,3 @@ func (s *session) serverVersion(ctx context.Context) string {
 	}
 	return v.Version
 }
-
-func cutShort(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fault.New(fault.Unavailable, "CutShort", fault.T(
-		"The transfer broke off before its end; try again.", "传输中断，请重试。")).Because(err)
-}

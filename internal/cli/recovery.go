@@ -18,9 +18,7 @@ var phaseTitles = map[api.RecoveryPhase]api.Text{
 
 // describeRecoveries shows what failures cost the task.
 func (s *session) describeRecoveries(d *sheetWriter, t *api.TrainingTask) {
-	if ratio, ok := t.Status.EffectiveTime(s.clock.Now()); ok && t.Status.Interruptions != nil {
-		d.add("Effective time", "有效时间", fmt.Sprintf("%.2f %%", 100*ratio))
-	}
+	s.describeTime(d, &t.Status)
 	in := t.Status.Interruptions
 	if in == nil {
 		return
@@ -30,12 +28,63 @@ func (s *session) describeRecoveries(d *sheetWriter, t *api.TrainingTask) {
 		causes = append(causes, fmt.Sprintf("%s %d", c, in.Causes[c]))
 	}
 	d.add("Failures", "故障", fmt.Sprintf("%d (%s)", in.Count, strings.Join(causes, ", ")))
-	d.add("Lost steps", "重算步数", fmt.Sprint(in.LostSteps))
+	d.add("Lost steps", "重算步数", s.lostSteps(in))
 	d.add("Mean time to recover", "平均恢复时间", s.meanRecovery(in))
 	for i := range in.Last {
 		r := &in.Last[i]
-		d.add("  "+stamp(r.FailedAt), "  "+stamp(r.FailedAt), first(r.Cause, "?")+s.guilty(r)+", "+s.phaseLine(r.Phases()))
+		d.add("  "+stamp(r.FailedAt), "  "+stamp(r.FailedAt), first(r.Cause, "?")+s.guilty(r)+", "+s.phaseLine(r.Phases())+s.lostIn(r))
 	}
+}
+
+// describeTime shows how its time was spent; a task that told no steps has an effective time that nobody knows.
+func (s *session) describeTime(d *sheetWriter, status *api.TrainingTaskStatus) {
+	if status.Time == nil {
+		return
+	}
+	value := s.t("unknown: it told no steps", "未知：任务未上报步数")
+	if ratio, ok := status.EffectiveTime(s.clock.Now()); ok {
+		value = fmt.Sprintf("%.2f %%", 100*ratio)
+	}
+	d.add("Effective time", "有效时间", value)
+	now := s.clock.Now()
+	if status.FinishedAt != nil {
+		now = *status.FinishedAt
+	}
+	spent, _ := status.Time.Until(now)
+	var parts []string
+	for _, kind := range api.TimeKinds {
+		if took := spent[kind]; took > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", timeTitles[kind].In(s.lang), api.Duration(took.Round(10*time.Millisecond))))
+		}
+	}
+	d.add("  spent", "  用于", strings.Join(parts, ", "))
+}
+
+var timeTitles = map[api.TimeKind]api.Text{
+	api.TimeEffective: api.T("effective", "有效训练"), api.TimeStarting: api.T("starting", "启动"), api.TimeRecovering: api.T("recovering", "故障恢复"),
+	api.TimeStalled: api.T("stalled", "停滞"), api.TimeAway: api.T("away", "让出位置"), api.TimeStopped: api.T("stopped", "停止"), api.TimeUnknown: api.T("unknown", "未知"),
+}
+
+// lostSteps are those that had to be made again, as far as that is known.
+func (s *session) lostSteps(in *api.Interruptions) string {
+	switch {
+	case in.Untold == 0:
+		return fmt.Sprint(in.LostSteps)
+	case in.LostSteps == 0 && in.Untold == in.Count:
+		return s.t("unknown: it told no steps", "未知：任务未上报步数")
+	}
+	return s.t("%d, and unknown for %d [failure|failures]", "%d，另有 %d 次故障未知", in.LostSteps, in.Untold)
+}
+
+// lostIn is what one recovery cost in steps, or that it is not known.
+func (s *session) lostIn(r *api.Recovery) string {
+	switch {
+	case r.LostSteps != nil:
+		return s.t(", %d [step|steps] lost", "，重算 %d 步", *r.LostSteps)
+	case r.EndedAt != nil && r.Step == 0:
+		return s.t(", lost steps unknown", "，重算步数未知")
+	}
+	return ""
 }
 
 // guilty is who failed, as far as it is known.
@@ -54,7 +103,7 @@ func (s *session) guilty(r *api.Recovery) string {
 func (s *session) meanRecovery(in *api.Interruptions) string {
 	phases, whole, ok := in.Mean()
 	if !ok {
-		return ""
+		return s.t("unknown: it was not seen to pass the step that it had reached", "未知：尚未观察到训练超过故障前的步数")
 	}
 	mark := "<"
 	if whole >= api.RecoveryGoal {

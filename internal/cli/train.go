@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -12,6 +11,8 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/curve"
+	"github.com/fermi-cluster/fermi/internal/cli/download"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -19,7 +20,15 @@ func (a *app) trainCommand() *cobra.Command {
 	return group("train", Both("Training tasks", "训练任务"),
 		a.trainRunCommand(), a.trainRerunCommand(),
 		a.listCommand(api.KindTrainingTask, "list", Both("List training tasks", "列出训练任务")),
-		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRestoreCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand())
+		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRestoreCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand(),
+		curve.Command(Both, func(do func(context.Context, *curve.Shell, []string) error) func(*cobra.Command, []string) error {
+			return a.online(func(ctx context.Context, s *session, args []string) error {
+				args[0] = bare(args[0])
+				return do(ctx, &curve.Shell{
+					Read: s.client.Raw, Project: s.project(api.KindTrainingTask), Out: s.out, Output: s.flags.output, Width: screenOf(s.out).width, T: s.t, Data: s.data, Clean: clean,
+				}, args)
+			})
+		}))
 }
 
 func (a *app) trainStopCommand() *cobra.Command {
@@ -154,17 +163,10 @@ func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task 
 			_ = root.Remove(partial)
 		}
 	}()
-	part := client.OutputPart{Unverified: unverified}
-	for cut := 0; ; cut++ {
-		var n int64
-		if n, err = s.fetchPart(ctx, f, project, task, o.Path, part, bar); err == nil {
-			break
-		}
-		// Who asks for the rest hears why it was cut, or gets it.
-		part.Unmodified = o.Modified
-		if part.From += n; cut == maxCuts || n == 0 || fault.ReasonOf(err) != "CutShort" || ctx.Err() != nil {
-			return err
-		}
+	if err = download.File(ctx, f, o, unverified, func(part client.OutputPart) (io.ReadCloser, int64, error) {
+		return s.client.OpenOutput(ctx, project, task, o.Path, part)
+	}, func(r io.Reader) io.Reader { return &countReader{ctx, r, bar.add} }); err != nil {
+		return err
 	}
 	if err = f.Close(); err != nil {
 		return badFile(name, err)
@@ -173,24 +175,4 @@ func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task 
 		return badFile(name, err)
 	}
 	return nil
-}
-
-// maxCuts is how often a download goes on behind a cut.
-const maxCuts = 5
-
-// fetchPart writes what comes of an output, and says how much that was.
-func (s *session) fetchPart(ctx context.Context, f io.Writer, project, task, file string, part client.OutputPart, bar *progress) (int64, error) {
-	body, length, err := s.client.OpenOutputPart(ctx, project, task, file, part)
-	if err != nil {
-		return 0, err
-	}
-	defer body.Close()
-	n, err := io.Copy(f, &countReader{ctx, body, bar.add})
-	if err == nil && length >= 0 && n != length {
-		err = fmt.Errorf("%d of %d bytes", n, length)
-	}
-	if err != nil {
-		return n, cutShort(err)
-	}
-	return n, nil
 }

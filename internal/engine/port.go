@@ -82,10 +82,20 @@ type Replica struct {
 	Inside Name `json:"inside,omitempty"`
 	// Image is the one that its processes run in; "": the node's own system.
 	Image string `json:"image,omitempty"`
+	Tenancy
+}
+
+// Tenancy is who a replica belongs to on its node, and what of the node's is theirs.
+type Tenancy struct {
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
 	// Folders are the names of the machines' folders that the project was granted.
 	Folders []string `json:"folders,omitempty"`
+	// Home names the home folder that its processes have and that outlives the replica: the id of who owns it. One replica at a
+	// time has it. "": the replica's own, which goes with it.
+	Home string `json:"home,omitempty"`
+	// HomeLimit is what that home may hold; 0: no bound of its own.
+	HomeLimit api.Bytes `json:"homeLimit,omitempty"`
 }
 
 // Elastic is what the ranks of an elastic task need to know about its size.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -24,22 +25,22 @@ const (
 type Seen struct {
 	Node    string
 	Device  api.Device
-	Health  *api.DeviceHealth  // as it was written; nil: never at fault
-	Reading *api.DeviceReading // the newest; nil: nobody reads it, or none came yet
-	Base    api.DeviceCounts   // its counters when it was first read
-	Lines   []api.KernelLine   // of the kernel's log, about it, in order
-	Order   *api.DeviceOrder
+	Health  *card.DeviceHealth  // as it was written; nil: never at fault
+	Reading *card.DeviceReading // the newest; nil: nobody reads it, or none came yet
+	Base    card.DeviceCounts   // its counters when it was first read
+	Lines   []card.KernelLine   // of the kernel's log, about it, in order
+	Order   *card.DeviceOrder
 	Busy    bool // something stands on it
 	// Result is of the newest test; nil: none was made.
-	Result *api.DeviceTest
+	Result *card.DeviceTest
 	Boot   string // of its node's kernel
 }
 
 // Verdict is what becomes of it.
 type Verdict struct {
-	Health *api.DeviceHealth // nil: still never at fault
-	Test   bool              // it waits for a test
-	Wake   time.Duration     // when to look again though nothing changes; 0: never
+	Health *card.DeviceHealth // nil: still never at fault
+	Test   bool               // it waits for a test
+	Wake   time.Duration      // when to look again though nothing changes; 0: never
 	Events []Event
 }
 
@@ -62,7 +63,7 @@ const (
 type turn struct {
 	Seen
 	now      time.Time
-	h        api.DeviceHealth
+	h        card.DeviceHealth
 	findings []finding
 	asked    bool // a test is wanted now
 	out      Verdict
@@ -70,7 +71,7 @@ type turn struct {
 
 // Decide judges one device.
 func Decide(s Seen, now time.Time) Verdict {
-	t := &turn{Seen: s, now: now, h: api.DeviceHealth{Device: s.Device.Index, State: api.DeviceOpen, Since: now}}
+	t := &turn{Seen: s, now: now, h: card.DeviceHealth{Device: s.Device.Index, State: card.DeviceOpen, Since: now}}
 	if s.Health != nil {
 		t.h = *s.Health
 		t.h.Faults, t.h.Conditions = slices.Clone(t.h.Faults), slices.Clone(t.h.Conditions)
@@ -78,7 +79,7 @@ func Decide(s Seen, now time.Time) Verdict {
 	t.findings = findings(s.Reading, t.h.Counted, s.Base, now)
 	t.obey()
 	if t.h.Log.Boot != "" && s.Boot != "" && s.Boot != t.h.Log.Boot { // its machine was started again
-		t.h.Log = api.LogMark{Boot: s.Boot}
+		t.h.Log = card.LogMark{Boot: s.Boot}
 		t.mend(now)
 	}
 	t.collect()
@@ -99,13 +100,13 @@ func (t *turn) obey() {
 	}
 	at := o.At
 	switch o.Order {
-	case api.OrderFault:
+	case card.OrderFault:
 		t.h.Ordered = &at
-		t.strike(api.DeviceFault{Kind: o.Kind, Action: KindAction(o.Kind), Source: api.FaultOfDrill, At: at, Message: Words(o.Kind, 0, "")})
-	case api.OrderTest:
+		t.strike(card.DeviceFault{Kind: o.Kind, Action: KindAction(o.Kind), Source: card.FaultOfDrill, At: at, Message: Words(o.Kind, 0, "")})
+	case card.OrderTest:
 		t.h.Ordered = &at
 		t.mend(at)
-	case api.OrderReturn:
+	case card.OrderReturn:
 		t.h.Ordered = &at
 		t.reopen(fault.T("An operator returned it.", "已由运维人员恢复。"))
 	}
@@ -122,7 +123,7 @@ func (t *turn) mend(at time.Time) {
 // drilled says that a drill without healing is in force.
 func (t *turn) drilled() bool {
 	o := t.Order
-	return o != nil && o.Order == api.OrderFault && !o.Heal && t.h.Ordered != nil && t.h.Ordered.Equal(o.At)
+	return o != nil && o.Order == card.OrderFault && !o.Heal && t.h.Ordered != nil && t.h.Ordered.Equal(o.At)
 }
 
 // collect takes up what the kernel's log and the reading have that is new.
@@ -133,23 +134,23 @@ func (t *turn) collect() {
 		}
 		action := XidAction(l.Xid, l.Text)
 		kind := "xid-" + itoa(l.Xid)
-		if action == api.ActionNone || t.knows(kind, l.At, action) {
+		if action == card.ActionNone || t.knows(kind, l.At, action) {
 			continue
 		}
-		t.h.Log = api.LogMark{Boot: l.Boot, Sequence: l.Sequence}
-		t.strike(api.DeviceFault{Kind: kind, Action: action, Source: api.FaultOfKernel, At: l.At, Message: Words(kind, 0, "")})
+		t.h.Log = card.LogMark{Boot: l.Boot, Sequence: l.Sequence}
+		t.strike(card.DeviceFault{Kind: kind, Action: action, Source: card.FaultOfKernel, At: l.At, Message: Words(kind, 0, "")})
 	}
 	for _, f := range t.findings {
 		if f.Action.Closes() && !t.knows(f.Kind, t.now, f.Action) {
-			t.strike(api.DeviceFault{Kind: f.Kind, Action: f.Action, Source: api.FaultOfDriver, At: t.now, Message: f.Message})
+			t.strike(card.DeviceFault{Kind: f.Kind, Action: f.Action, Source: card.FaultOfDriver, At: t.now, Message: f.Message})
 		}
 	}
 }
 
 // knows says that a fault of this kind is no news: it was taken up since the device was closed, or, where it closes nothing,
 // lately.
-func (t *turn) knows(kind string, at time.Time, action api.DeviceAction) bool {
-	return slices.ContainsFunc(t.h.Faults, func(f api.DeviceFault) bool {
+func (t *turn) knows(kind string, at time.Time, action card.DeviceAction) bool {
+	return slices.ContainsFunc(t.h.Faults, func(f card.DeviceFault) bool {
 		if f.Kind != kind {
 			return false
 		}
@@ -161,7 +162,7 @@ func (t *turn) knows(kind string, at time.Time, action api.DeviceAction) bool {
 }
 
 // strike takes a fault down, and closes the device where it asks for that.
-func (t *turn) strike(f api.DeviceFault) {
+func (t *turn) strike(f card.DeviceFault) {
 	t.h.Total++
 	closes := f.Action.Closes()
 	if closes && t.h.ClosedAt == nil {
@@ -169,9 +170,9 @@ func (t *turn) strike(f api.DeviceFault) {
 		at := t.now
 		t.h.ClosedAt = &at
 	}
-	again := t.h.State == api.DeviceOut && f.Source == api.FaultOfDrill // a drill begins the way anew
-	if closes && (t.h.State == api.DeviceOpen || t.h.State == api.DeviceTesting || again) {
-		t.enter(api.DeviceClosed)
+	again := t.h.State == card.DeviceOut && f.Source == card.FaultOfDrill // a drill begins the way anew
+	if closes && (t.h.State == card.DeviceOpen || t.h.State == card.DeviceTesting || again) {
+		t.enter(card.DeviceClosed)
 		t.h.Reason = f.Kind
 		if t.h.Log.Boot == "" {
 			t.h.Log.Boot = t.Boot
@@ -189,7 +190,7 @@ func (t *turn) strike(f api.DeviceFault) {
 	}
 }
 
-func (t *turn) enter(s api.DeviceState) { t.h.State, t.h.Since = s, t.now }
+func (t *turn) enter(s card.DeviceState) { t.h.State, t.h.Since = s, t.now }
 
 func (t *turn) tell(warning bool, reason string, text fault.Text) {
 	t.out.Events = append(t.out.Events, Event{warning, reason, text})
@@ -197,17 +198,17 @@ func (t *turn) tell(warning bool, reason string, text fault.Text) {
 
 // advance takes the next step of the way back.
 func (t *turn) advance() {
-	if t.h.State == api.DeviceOut && t.mayTest() {
-		t.enter(api.DeviceTesting)
+	if t.h.State == card.DeviceOut && t.mayTest() {
+		t.enter(card.DeviceTesting)
 	}
-	if t.h.State == api.DeviceClosed && !t.Busy {
-		t.enter(api.DeviceTesting)
+	if t.h.State == card.DeviceClosed && !t.Busy {
+		t.enter(card.DeviceTesting)
 	}
-	if t.h.State != api.DeviceTesting {
+	if t.h.State != card.DeviceTesting {
 		return
 	}
 	if t.Busy { // it was placed on in the very moment it was closed
-		t.enter(api.DeviceClosed)
+		t.enter(card.DeviceClosed)
 		return
 	}
 	if t.Result == nil || t.Result.At.Before(t.h.Since) {
@@ -221,12 +222,12 @@ func (t *turn) advance() {
 		t.reopen(fault.T("Its test was passed.", "检测通过。"))
 		return
 	}
-	t.enter(api.DeviceOut)
+	t.enter(card.DeviceOut)
 	t.tell(true, ReasonKeptOut, say("Device %d is kept out: %s", "加速卡 %d 暂不启用：%s", t.h.Device, result.Message))
 }
 
 // judge says whether a test that was made lets the device return.
-func (t *turn) judge(r *api.DeviceTest) {
+func (t *turn) judge(r *card.DeviceTest) {
 	fail := func(why fault.Text) { r.Passed, r.Message = false, why }
 	if t.drilled() {
 		fail(fault.T("The drill says that it stays at fault.", "演练设定该故障不恢复。"))
@@ -249,13 +250,13 @@ func (t *turn) judge(r *api.DeviceTest) {
 
 // needs is the most that faults of this closing ask for. Those of drills are over when the drill is, and others when the
 // device was mended since.
-func (t *turn) needs() api.DeviceAction {
-	worst := api.ActionTest
+func (t *turn) needs() card.DeviceAction {
+	worst := card.ActionTest
 	for _, f := range t.h.Faults {
-		if t.h.ClosedAt == nil || f.At.Before(*t.h.ClosedAt) || f.Source == api.FaultOfDrill || t.h.MendedAt != nil && f.At.Before(*t.h.MendedAt) {
+		if t.h.ClosedAt == nil || f.At.Before(*t.h.ClosedAt) || f.Source == card.FaultOfDrill || t.h.MendedAt != nil && f.At.Before(*t.h.MendedAt) {
 			continue
 		}
-		if f.Action == api.ActionRestart || f.Action == api.ActionReset && worst != api.ActionRestart {
+		if f.Action == card.ActionRestart || f.Action == card.ActionReset && worst != card.ActionRestart {
 			worst = f.Action
 		}
 	}
@@ -264,7 +265,7 @@ func (t *turn) needs() api.DeviceAction {
 
 // mended says that no reset is needed any more: nothing asks for one, or the driver says that there is nothing to recover.
 func (t *turn) mended() bool {
-	if t.Device.Virtual || t.needs() == api.ActionTest {
+	if t.Device.Virtual || t.needs() == card.ActionTest {
 		return true
 	}
 	return t.Reading != nil && t.Reading.Repair.KnowsRecovery && t.Reading.Repair.Recovery == "" && !t.Reading.Lost
@@ -273,7 +274,7 @@ func (t *turn) mended() bool {
 // operatorAsked says that an operator wanted a test since it was closed.
 func (t *turn) operatorAsked() bool {
 	o := t.Order
-	return o != nil && o.Order == api.OrderTest && t.h.ClosedAt != nil && o.At.After(*t.h.ClosedAt)
+	return o != nil && o.Order == card.OrderTest && t.h.ClosedAt != nil && o.At.After(*t.h.ClosedAt)
 }
 
 // closings is how often it was closed within a day.
@@ -311,29 +312,29 @@ func (t *turn) mayTest() bool {
 
 // reopen lets work in again. What was counted so far is dealt with.
 func (t *turn) reopen(why fault.Text) {
-	if t.h.State != api.DeviceOpen {
-		t.enter(api.DeviceOpen)
+	if t.h.State != card.DeviceOpen {
+		t.enter(card.DeviceOpen)
 		t.tell(false, ReasonReturned, say("Device %d takes work again. %s", "加速卡 %d 恢复接收任务。%s", t.h.Device, why))
 	}
 	t.h.Reason, t.h.ClosedAt, t.h.MendedAt, t.h.Message = "", nil, nil, fault.Text{}
 	t.h.Counted = CountsOf(t.Reading, t.h.Counted)
-	t.h.Log = api.LogMark{Boot: t.Boot}
+	t.h.Log = card.LogMark{Boot: t.Boot}
 	for _, l := range t.Lines {
-		t.h.Log = api.LogMark{Boot: l.Boot, Sequence: max(l.Sequence, t.h.Log.Sequence)}
+		t.h.Log = card.LogMark{Boot: l.Boot, Sequence: max(l.Sequence, t.h.Log.Sequence)}
 	}
 	t.findings = findings(t.Reading, t.h.Counted, t.Base, t.now)
 }
 
 // describe writes down what is wrong now and why it is closed. A value that changed alone is no news.
 func (t *turn) describe() {
-	var list []api.DeviceCondition
+	var list []card.DeviceCondition
 	for _, f := range t.findings {
 		list = append(list, f.DeviceCondition)
 	}
 	if t.h.Closed() {
 		for _, f := range t.h.Faults {
-			if f.Action.Closes() && t.h.ClosedAt != nil && !f.At.Before(*t.h.ClosedAt) && !slices.ContainsFunc(list, func(c api.DeviceCondition) bool { return c.Kind == f.Kind }) {
-				list = append(list, api.DeviceCondition{Kind: f.Kind, Action: f.Action, Since: f.At, Message: f.Message})
+			if f.Action.Closes() && t.h.ClosedAt != nil && !f.At.Before(*t.h.ClosedAt) && !slices.ContainsFunc(list, func(c card.DeviceCondition) bool { return c.Kind == f.Kind }) {
+				list = append(list, card.DeviceCondition{Kind: f.Kind, Action: f.Action, Since: f.At, Message: f.Message})
 			}
 		}
 	}
@@ -352,11 +353,11 @@ func (t *turn) describe() {
 		}
 	}
 	switch t.h.State {
-	case api.DeviceClosed:
+	case card.DeviceClosed:
 		t.h.Message = say("%s; what runs on it saves and leaves, then it is tested.", "%s；其上的任务将保存并迁出，随后检测。", capital(what))
-	case api.DeviceTesting:
+	case card.DeviceTesting:
 		t.h.Message = say("%s; nothing runs on it any more, and it is tested.", "%s；已无任务，正在检测。", capital(what))
-	case api.DeviceOut:
+	case card.DeviceOut:
 		failed := fault.Text{}
 		if t.h.Test != nil {
 			failed = t.h.Test.Message
@@ -366,7 +367,7 @@ func (t *turn) describe() {
 }
 
 // Failures are the faults that count against a node now, and when the oldest of them no longer will; 0: none does.
-func Failures(devices []api.DeviceHealth, now time.Time) (n int, next time.Duration) {
+func Failures(devices []card.DeviceHealth, now time.Time) (n int, next time.Duration) {
 	for _, h := range devices {
 		for _, f := range h.Faults {
 			left := f.At.Add(Memory).Sub(now)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 )
 
 var start = time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)
@@ -24,7 +25,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{now: start, Seen: Seen{Node: "n1", Device: api.Device{Index: 3, UUID: "GPU-1", Vendor: "nvidia"}, Boot: "b1", Reading: &api.DeviceReading{At: start}}}
+	return &world{now: start, Seen: Seen{Node: "n1", Device: api.Device{Index: 3, UUID: "GPU-1", Vendor: "nvidia"}, Boot: "b1", Reading: &card.DeviceReading{At: start}}}
 }
 
 // turn decides until nothing changes any more.
@@ -51,7 +52,7 @@ func (w *world) test(t interface{ Fatalf(string, ...any) }, passed bool) {
 	}
 	w.later(time.Second)
 	w.tests++
-	w.Result = &api.DeviceTest{At: w.now, Passed: passed, How: "tested"}
+	w.Result = &card.DeviceTest{At: w.now, Passed: passed, How: "tested"}
 	w.turn(t)
 }
 
@@ -59,19 +60,19 @@ func (w *world) later(d time.Duration) { w.now = w.now.Add(d) }
 
 func (w *world) line(code int, text string) {
 	seq := uint64(len(w.Lines) + 100)
-	w.Lines = append(w.Lines, api.KernelLine{Boot: w.Boot, Sequence: seq, At: w.now, Xid: code, Text: text})
+	w.Lines = append(w.Lines, card.KernelLine{Boot: w.Boot, Sequence: seq, At: w.now, Xid: code, Text: text})
 }
 
-func (w *world) order(o api.DeviceOrder) {
+func (w *world) order(o card.DeviceOrder) {
 	w.later(time.Second)
 	o.At, o.Device = w.now, 3
 	w.Order = &o
 }
 
-func (w *world) state(t *testing.T, want api.DeviceState) {
+func (w *world) state(t *testing.T, want card.DeviceState) {
 	t.Helper()
 	w.turn(t)
-	got := api.DeviceOpen
+	got := card.DeviceOpen
 	if w.Health != nil {
 		got = w.Health.State
 	}
@@ -83,36 +84,36 @@ func (w *world) state(t *testing.T, want api.DeviceState) {
 // TestReadings: what a reading says, and what it asks for.
 func TestReadings(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*api.DeviceReading)
+		change func(*card.DeviceReading)
 		kind   string
-		action api.DeviceAction
+		action card.DeviceAction
 	}{
-		"well":               {func(*api.DeviceReading) {}, "", ""},
-		"corrected errors":   {func(r *api.DeviceReading) { r.ECC.VolatileCorrected = n(9) }, "", ""},
-		"lost":               {func(r *api.DeviceReading) { r.Lost, r.ECC.VolatileUncorrected = true, n(1) }, "lost", api.ActionRestart},
-		"silent":             {func(r *api.DeviceReading) { r.Silent = SilentFor }, "silent", api.ActionTest},
-		"busy driver":        {func(r *api.DeviceReading) { r.Silent = SilentFor - 1 }, "", ""},
-		"ecc":                {func(r *api.DeviceReading) { r.ECC.VolatileUncorrected = n(2) }, "ecc", api.ActionReset},
-		"ecc long ago":       {func(r *api.DeviceReading) { r.ECC.AggregateUncorrected = n(2) }, "", ""},
-		"rows":               {func(r *api.DeviceReading) { r.Repair.RowsUncorrected = n(1) }, "rows", api.ActionWatch},
-		"rows pending":       {func(r *api.DeviceReading) { r.Repair.RowsUncorrected, r.Repair.Pending = n(1), true }, "rows", api.ActionReset},
-		"rows failed":        {func(r *api.DeviceReading) { r.Repair.Failed = true }, "rows", api.ActionReset},
-		"pages":              {func(r *api.DeviceReading) { r.Repair.PagesDouble = n(1) }, "pages", api.ActionWatch},
-		"pages pending":      {func(r *api.DeviceReading) { r.Repair.PagesDouble, r.Repair.Pending = n(1), true }, "pages", api.ActionReset},
-		"recovery":           {func(r *api.DeviceReading) { r.Repair.Recovery = "GPU Reset" }, "recovery", api.ActionReset},
-		"reboot":             {func(r *api.DeviceReading) { r.Repair.Recovery = "Node Reboot" }, "recovery", api.ActionRestart},
-		"hot for a moment":   {func(r *api.DeviceReading) { r.Slowed = SlowedFor - 1 }, "", ""},
-		"hot":                {func(r *api.DeviceReading) { r.Slowed = SlowedFor }, "throttle", api.ActionTest},
-		"nvlink":             {func(r *api.DeviceReading) { r.NVLink.Recovery = n(1) }, "nvlink", api.ActionTest},
-		"nvlink as before":   {func(r *api.DeviceReading) { r.NVLink.Recovery = n(0) }, "", ""},
-		"nvlink replays":     {func(r *api.DeviceReading) { r.NVLink.Replay, r.NVLink.CRC = n(5), n(5) }, "", ""},
-		"pcie":               {func(r *api.DeviceReading) { r.PCIe.NonFatal = n(1) }, "pcie", api.ActionWatch},
-		"pcie fatal":         {func(r *api.DeviceReading) { r.PCIe.Fatal, r.PCIe.NonFatal = n(1), n(1) }, "pcie", api.ActionTest},
-		"pcie was corrected": {func(r *api.DeviceReading) { r.PCIe.Corrected = n(1000) }, "", ""},
+		"well":               {func(*card.DeviceReading) {}, "", ""},
+		"corrected errors":   {func(r *card.DeviceReading) { r.ECC.VolatileCorrected = n(9) }, "", ""},
+		"lost":               {func(r *card.DeviceReading) { r.Lost, r.ECC.VolatileUncorrected = true, n(1) }, "lost", card.ActionRestart},
+		"silent":             {func(r *card.DeviceReading) { r.Silent = SilentFor }, "silent", card.ActionTest},
+		"busy driver":        {func(r *card.DeviceReading) { r.Silent = SilentFor - 1 }, "", ""},
+		"ecc":                {func(r *card.DeviceReading) { r.ECC.VolatileUncorrected = n(2) }, "ecc", card.ActionReset},
+		"ecc long ago":       {func(r *card.DeviceReading) { r.ECC.AggregateUncorrected = n(2) }, "", ""},
+		"rows":               {func(r *card.DeviceReading) { r.Repair.RowsUncorrected = n(1) }, "rows", card.ActionWatch},
+		"rows pending":       {func(r *card.DeviceReading) { r.Repair.RowsUncorrected, r.Repair.Pending = n(1), true }, "rows", card.ActionReset},
+		"rows failed":        {func(r *card.DeviceReading) { r.Repair.Failed = true }, "rows", card.ActionReset},
+		"pages":              {func(r *card.DeviceReading) { r.Repair.PagesDouble = n(1) }, "pages", card.ActionWatch},
+		"pages pending":      {func(r *card.DeviceReading) { r.Repair.PagesDouble, r.Repair.Pending = n(1), true }, "pages", card.ActionReset},
+		"recovery":           {func(r *card.DeviceReading) { r.Repair.Recovery = "GPU Reset" }, "recovery", card.ActionReset},
+		"reboot":             {func(r *card.DeviceReading) { r.Repair.Recovery = "Node Reboot" }, "recovery", card.ActionRestart},
+		"hot for a moment":   {func(r *card.DeviceReading) { r.Slowed = SlowedFor - 1 }, "", ""},
+		"hot":                {func(r *card.DeviceReading) { r.Slowed = SlowedFor }, "throttle", card.ActionTest},
+		"nvlink":             {func(r *card.DeviceReading) { r.NVLink.Recovery = n(1) }, "nvlink", card.ActionTest},
+		"nvlink as before":   {func(r *card.DeviceReading) { r.NVLink.Recovery = n(0) }, "", ""},
+		"nvlink replays":     {func(r *card.DeviceReading) { r.NVLink.Replay, r.NVLink.CRC = n(5), n(5) }, "", ""},
+		"pcie":               {func(r *card.DeviceReading) { r.PCIe.NonFatal = n(1) }, "pcie", card.ActionWatch},
+		"pcie fatal":         {func(r *card.DeviceReading) { r.PCIe.Fatal, r.PCIe.NonFatal = n(1), n(1) }, "pcie", card.ActionTest},
+		"pcie was corrected": {func(r *card.DeviceReading) { r.PCIe.Corrected = n(1000) }, "", ""},
 	} {
-		r := &api.DeviceReading{}
+		r := &card.DeviceReading{}
 		c.change(r)
-		got := Conditions(r, api.DeviceCounts{}, api.DeviceCounts{}, start)
+		got := Conditions(r, card.DeviceCounts{}, card.DeviceCounts{}, start)
 		if c.kind == "" {
 			if len(got) != 0 {
 				t.Errorf("%s: %+v", name, got)
@@ -124,11 +125,11 @@ func TestReadings(t *testing.T) {
 		}
 	}
 	// What was there at first, or was dealt with, is no news; a counter that began again is.
-	r := &api.DeviceReading{NVLink: api.ReadingNVLink{Recovery: n(4)}, ECC: api.ReadingECC{VolatileUncorrected: n(4)}}
-	if got := Conditions(r, api.DeviceCounts{ECC: 4}, api.DeviceCounts{NVLink: 4}, start); len(got) != 0 {
+	r := &card.DeviceReading{NVLink: card.ReadingNVLink{Recovery: n(4)}, ECC: card.ReadingECC{VolatileUncorrected: n(4)}}
+	if got := Conditions(r, card.DeviceCounts{ECC: 4}, card.DeviceCounts{NVLink: 4}, start); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
-	if got := Conditions(r, api.DeviceCounts{ECC: 9}, api.DeviceCounts{NVLink: 9}, start); len(got) != 2 {
+	if got := Conditions(r, card.DeviceCounts{ECC: 9}, card.DeviceCounts{NVLink: 9}, start); len(got) != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -138,15 +139,15 @@ func TestXids(t *testing.T) {
 	for _, c := range []struct {
 		code int
 		line string
-		want api.DeviceAction
+		want card.DeviceAction
 	}{
-		{13, "", api.ActionNone}, {31, "", api.ActionNone}, {43, "", api.ActionNone}, {45, "", api.ActionNone},
-		{63, "", api.ActionWatch}, {92, "", api.ActionWatch}, {94, "", api.ActionTest}, {999, "", api.ActionWatch},
-		{48, "", api.ActionReset}, {74, "", api.ActionReset}, {95, "", api.ActionReset}, {119, "", api.ActionReset}, {79, "", api.ActionRestart},
-		{149, "NETIR_LINK_EVT Fatal XC0 i0 Link 09", api.ActionReset}, {145, "RLW_REMAP Nonfatal XC1 i0 Link 16", api.ActionWatch},
-		{154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", api.ActionRestart},
-		{154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", api.ActionReset},
-		{154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", api.ActionNone},
+		{13, "", card.ActionNone}, {31, "", card.ActionNone}, {43, "", card.ActionNone}, {45, "", card.ActionNone},
+		{63, "", card.ActionWatch}, {92, "", card.ActionWatch}, {94, "", card.ActionTest}, {999, "", card.ActionWatch},
+		{48, "", card.ActionReset}, {74, "", card.ActionReset}, {95, "", card.ActionReset}, {119, "", card.ActionReset}, {79, "", card.ActionRestart},
+		{149, "NETIR_LINK_EVT Fatal XC0 i0 Link 09", card.ActionReset}, {145, "RLW_REMAP Nonfatal XC1 i0 Link 16", card.ActionWatch},
+		{154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", card.ActionRestart},
+		{154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", card.ActionReset},
+		{154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", card.ActionNone},
 	} {
 		if got := XidAction(c.code, c.line); got != c.want {
 			t.Errorf("%d %q: %s, want %s", c.code, c.line, got, c.want)
@@ -165,88 +166,88 @@ func TestXids(t *testing.T) {
 // TestWayBack: closed, emptied, tested, returned; the node's history counts it for a day.
 func TestWayBack(t *testing.T) {
 	w := newWorld()
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 	if w.Health != nil {
 		t.Fatalf("a device that is well has an entry: %+v", w.Health)
 	}
 	w.Busy = true
 	w.line(94, "Contained")
-	w.state(t, api.DeviceClosed)
+	w.state(t, card.DeviceClosed)
 	if w.Health.Reason != "xid-94" || len(w.events) != 1 || w.events[0].Reason != ReasonClosed || !strings.Contains(w.events[0].Text.EN, "Device 3: Xid 94") {
 		t.Errorf("%+v %+v", w.Health, w.events)
 	}
 	w.later(time.Hour)
-	w.state(t, api.DeviceClosed) // as long as it is busy
+	w.state(t, card.DeviceClosed) // as long as it is busy
 	w.Busy = false
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceTesting)
 	w.test(t, true)
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 	if h := w.Health; h.Reason != "" || h.ClosedAt != nil || len(h.Conditions) != 0 || h.Total != 1 || !h.Test.Passed {
 		t.Errorf("%+v", h)
 	}
-	if got, next := Failures([]api.DeviceHealth{*w.Health}, w.now); got != 1 || next <= 22*time.Hour {
+	if got, next := Failures([]card.DeviceHealth{*w.Health}, w.now); got != 1 || next <= 22*time.Hour {
 		t.Errorf("%d failures, the next change in %s", got, next)
 	}
-	if got, next := Failures([]api.DeviceHealth{*w.Health}, w.now.Add(Memory)); got != 0 || next != 0 {
+	if got, next := Failures([]card.DeviceHealth{*w.Health}, w.now.Add(Memory)); got != 0 || next != 0 {
 		t.Errorf("%d failures a day later, then %s", got, next)
 	}
 	// The same line read again, by the next leader, is no news.
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 	w.line(13, "a program's own")
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 }
 
 // TestKeptOut: what stays wrong keeps it out, until it is mended.
 func TestKeptOut(t *testing.T) {
 	w := newWorld()
 	w.Reading.Lost = true
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceTesting)
 	w.test(t, true) // whatever the test says, the reading counts
-	w.state(t, api.DeviceOut)
+	w.state(t, card.DeviceOut)
 	if !strings.Contains(w.Health.Message.EN, "Restart its node") || !strings.Contains(w.Health.Message.ZH, "重启节点") {
 		t.Errorf("%+v", w.Health.Message)
 	}
 	w.later(time.Hour)
-	w.state(t, api.DeviceOut)
-	w.Reading = &api.DeviceReading{At: w.now} // it is seen again, by a driver that can't say whether a reset is needed
-	w.state(t, api.DeviceOut)
+	w.state(t, card.DeviceOut)
+	w.Reading = &card.DeviceReading{At: w.now} // it is seen again, by a driver that can't say whether a reset is needed
+	w.state(t, card.DeviceOut)
 	w.Boot = "b2" // the node was restarted
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceTesting)
 	w.test(t, true)
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 
 	w = newWorld()
 	w.line(95, "")
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceTesting)
 	w.test(t, true)
-	w.state(t, api.DeviceOut) // nobody knows of a reset
-	w.order(api.DeviceOrder{Order: api.OrderTest})
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceOut) // nobody knows of a reset
+	w.order(card.DeviceOrder{Order: card.OrderTest})
+	w.state(t, card.DeviceTesting)
 	w.test(t, false)
-	w.state(t, api.DeviceOut)
-	w.order(api.DeviceOrder{Order: api.OrderReturn})
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOut)
+	w.order(card.DeviceOrder{Order: card.OrderReturn})
+	w.state(t, card.DeviceOpen)
 
 	w = newWorld()
 	w.Reading.Repair.KnowsRecovery = true
 	w.line(48, "")
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceTesting)
 	w.test(t, true) // the driver says that nothing has to be recovered
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 
 	w = newWorld()
 	w.Reading.Slowed = SlowedFor
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceTesting)
 	w.test(t, true)
-	w.state(t, api.DeviceOut)
-	w.Reading = &api.DeviceReading{}
-	if v := w.turn(t); w.Health.State != api.DeviceOut || v.Wake <= 0 {
+	w.state(t, card.DeviceOut)
+	w.Reading = &card.DeviceReading{}
+	if v := w.turn(t); w.Health.State != card.DeviceOut || v.Wake <= 0 {
 		t.Errorf("%+v %+v", w.Health, v)
 	}
 	w.later(TestAgain)
-	w.state(t, api.DeviceTesting)
+	w.state(t, card.DeviceTesting)
 	w.test(t, true)
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 }
 
 // TestTooOften: one that fails again and again is not trusted, though each test is passed.
@@ -255,48 +256,48 @@ func TestTooOften(t *testing.T) {
 	for range MostClosings {
 		w.later(time.Minute)
 		w.line(94, "")
-		w.state(t, api.DeviceTesting)
+		w.state(t, card.DeviceTesting)
 		w.test(t, true)
-		w.state(t, api.DeviceOpen)
+		w.state(t, card.DeviceOpen)
 	}
 	w.later(time.Minute)
 	w.line(94, "")
 	w.test(t, true)
-	w.state(t, api.DeviceOut)
+	w.state(t, card.DeviceOut)
 	w.later(2 * TestAgain)
-	w.state(t, api.DeviceOut)
-	w.order(api.DeviceOrder{Order: api.OrderTest})
+	w.state(t, card.DeviceOut)
+	w.order(card.DeviceOrder{Order: card.OrderTest})
 	w.test(t, true)
-	w.state(t, api.DeviceOpen)
+	w.state(t, card.DeviceOpen)
 }
 
 // TestDrills: a drill is taken as the fault itself, on any device; told to heal it ends with the test.
 func TestDrills(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
-		for _, kind := range append([]string{"xid-79", "xid-48"}, api.DeviceFaultKinds...) {
+		for _, kind := range append([]string{"xid-79", "xid-48"}, card.FaultKinds...) {
 			w := newWorld()
 			w.Device.Virtual, w.Busy = virtual, true
-			w.order(api.DeviceOrder{Order: api.OrderFault, Kind: kind, Heal: true})
-			w.state(t, api.DeviceClosed)
+			w.order(card.DeviceOrder{Order: card.OrderFault, Kind: kind, Heal: true})
+			w.state(t, card.DeviceClosed)
 			if w.Health.Reason != kind {
 				t.Errorf("%s: %+v", kind, w.Health)
 			}
 			w.Busy = false
 			w.test(t, true)
-			w.state(t, api.DeviceOpen)
-			w.order(api.DeviceOrder{Order: api.OrderFault, Kind: kind})
+			w.state(t, card.DeviceOpen)
+			w.order(card.DeviceOrder{Order: card.OrderFault, Kind: kind})
 			w.test(t, true)
-			w.state(t, api.DeviceOut)
+			w.state(t, card.DeviceOut)
 			w.later(5 * TestAgain)
-			w.state(t, api.DeviceOut)
-			w.order(api.DeviceOrder{Order: api.OrderFault, Kind: kind, Heal: true})
+			w.state(t, card.DeviceOut)
+			w.order(card.DeviceOrder{Order: card.OrderFault, Kind: kind, Heal: true})
 			w.test(t, true)
-			w.state(t, api.DeviceOpen)
+			w.state(t, card.DeviceOpen)
 		}
 	}
 	w := newWorld()
-	w.order(api.DeviceOrder{Order: api.OrderFault, Kind: "xid-13"})
-	w.state(t, api.DeviceOpen)
+	w.order(card.DeviceOrder{Order: card.OrderFault, Kind: "xid-13"})
+	w.state(t, card.DeviceOpen)
 }
 
 // TestLives: over any life, it rests at once, never takes work untested, and is never tested while work stands on it.
@@ -327,23 +328,23 @@ func TestLives(t *testing.T) {
 			case 7:
 				w.Busy = !w.Busy
 			case 8:
-				w.order(api.DeviceOrder{Order: api.OrderFault, Kind: rapid.SampledFrom([]string{"xid-79", "ecc", "lost", "throttle"}).Draw(t, "kind"), Heal: rapid.Bool().Draw(t, "heal")})
+				w.order(card.DeviceOrder{Order: card.OrderFault, Kind: rapid.SampledFrom([]string{"xid-79", "ecc", "lost", "throttle"}).Draw(t, "kind"), Heal: rapid.Bool().Draw(t, "heal")})
 			case 9:
-				w.order(api.DeviceOrder{Order: api.OrderTest})
+				w.order(card.DeviceOrder{Order: card.OrderTest})
 			case 10:
-				w.order(api.DeviceOrder{Order: api.OrderReturn})
+				w.order(card.DeviceOrder{Order: card.OrderReturn})
 				returned = true
 			case 11:
 				w.Boot, w.Lines = w.Boot+"x", nil
 			case 12:
-				if w.Health != nil && w.Health.State == api.DeviceTesting {
+				if w.Health != nil && w.Health.State == card.DeviceTesting {
 					passed = rapid.Bool().Draw(t, "passed")
-					w.Result = &api.DeviceTest{At: w.now, Passed: passed}
+					w.Result = &card.DeviceTest{At: w.now, Passed: passed}
 				}
 			}
 			w.Reading = &r
 			w.Reading.At = w.now
-			if w.Busy && shut(w.Health) && w.Health.State != api.DeviceClosed {
+			if w.Busy && shut(w.Health) && w.Health.State != card.DeviceClosed {
 				w.Busy = false // nothing is placed on a closed device
 			}
 			w.turn(t)
@@ -353,7 +354,7 @@ func TestLives(t *testing.T) {
 				continue
 			case shut(before) && !shut(h) && !passed && !returned:
 				t.Fatalf("it takes work again untested: %+v", h)
-			case w.Busy && (h.State == api.DeviceTesting || h.State == api.DeviceOut && shut(before) && before.State == api.DeviceClosed):
+			case w.Busy && (h.State == card.DeviceTesting || h.State == card.DeviceOut && shut(before) && before.State == card.DeviceClosed):
 				t.Fatalf("it is tested under work: %+v", h)
 			case shut(h) != (h.ClosedAt != nil), shut(h) != (h.Reason != ""), shut(h) && (h.Message.EN == "" || h.Message.ZH == ""):
 				t.Fatalf("closed without a reason, or the other way round: %+v", h)
@@ -366,4 +367,4 @@ func TestLives(t *testing.T) {
 	})
 }
 
-func shut(h *api.DeviceHealth) bool { return h != nil && h.Closed() }
+func shut(h *card.DeviceHealth) bool { return h != nil && h.Closed() }

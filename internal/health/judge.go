@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -16,71 +16,71 @@ const (
 
 // finding is a condition, and what kind of evidence it is.
 type finding struct {
-	api.DeviceCondition
+	card.DeviceCondition
 	level bool // it is so now, as long as it is read; else it was counted
 }
 
 // Conditions are what a reading says is wrong. Counters count from what was dealt with, or from what was there at first.
-func Conditions(r *api.DeviceReading, counted, base api.DeviceCounts, now time.Time) (out []api.DeviceCondition) {
+func Conditions(r *card.DeviceReading, counted, base card.DeviceCounts, now time.Time) (out []card.DeviceCondition) {
 	for _, f := range findings(r, counted, base, now) {
 		out = append(out, f.DeviceCondition)
 	}
 	return out
 }
 
-func findings(r *api.DeviceReading, counted, base api.DeviceCounts, now time.Time) (out []finding) {
+func findings(r *card.DeviceReading, counted, base card.DeviceCounts, now time.Time) (out []finding) {
 	if r == nil {
 		return nil
 	}
-	add := func(level bool, kind string, action api.DeviceAction, value int64, detail string) {
-		out = append(out, finding{api.DeviceCondition{Kind: kind, Action: action, Since: now, Value: value, Message: Words(kind, value, detail)}, level})
+	add := func(level bool, kind string, action card.DeviceAction, value int64, detail string) {
+		out = append(out, finding{card.DeviceCondition{Kind: kind, Action: action, Since: now, Value: value, Message: Words(kind, value, detail)}, level})
 	}
 	if r.Lost {
-		add(true, "lost", api.ActionRestart, 0, r.Says)
+		add(true, "lost", card.ActionRestart, 0, r.Says)
 		return out // what else is known of it is of before
 	}
 	if r.Silent >= SilentFor {
-		add(true, "silent", api.ActionTest, int64(r.Silent/time.Second), "")
+		add(true, "silent", card.ActionTest, int64(r.Silent/time.Second), "")
 		return out
 	}
 	if r.Silent > 0 {
 		return out
 	}
 	if n, news := above(r.ECC.VolatileUncorrected, counted.ECC, 0); news {
-		add(false, "ecc", api.ActionReset, n, "")
+		add(false, "ecc", card.ActionReset, n, "")
 	}
 	switch {
 	case r.Repair.Failed:
-		add(true, "rows", api.ActionReset, value(r.Repair.RowsUncorrected), "failed")
+		add(true, "rows", card.ActionReset, value(r.Repair.RowsUncorrected), "failed")
 	case r.Repair.Pending && r.Repair.RowsUncorrected != nil:
-		add(true, "rows", api.ActionReset, value(r.Repair.RowsUncorrected), "pending")
+		add(true, "rows", card.ActionReset, value(r.Repair.RowsUncorrected), "pending")
 	case r.Repair.Pending:
-		add(true, "pages", api.ActionReset, value(r.Repair.PagesDouble), "pending")
+		add(true, "pages", card.ActionReset, value(r.Repair.PagesDouble), "pending")
 	default:
 		if n, news := above(r.Repair.RowsUncorrected, counted.Rows, 0); news {
-			add(false, "rows", api.ActionWatch, n, "")
+			add(false, "rows", card.ActionWatch, n, "")
 		}
 		if n, news := above(r.Repair.PagesDouble, counted.Pages, 0); news {
-			add(false, "pages", api.ActionWatch, n, "")
+			add(false, "pages", card.ActionWatch, n, "")
 		}
 	}
 	if why := r.Repair.Recovery; why != "" {
-		action := api.ActionReset
+		action := card.ActionReset
 		if strings.Contains(strings.ToLower(why), "reboot") {
-			action = api.ActionRestart
+			action = card.ActionRestart
 		}
 		add(true, "recovery", action, 0, why)
 	}
 	if r.Slowed >= SlowedFor {
-		add(true, "throttle", api.ActionTest, int64(r.Slowed/time.Second), strings.Join(r.Throttle, ", "))
+		add(true, "throttle", card.ActionTest, int64(r.Slowed/time.Second), strings.Join(r.Throttle, ", "))
 	}
 	if n, news := above(r.NVLink.Recovery, counted.NVLink, base.NVLink); news {
-		add(false, "nvlink", api.ActionTest, n, "")
+		add(false, "nvlink", card.ActionTest, n, "")
 	}
 	if n, news := above(r.PCIe.Fatal, counted.Fatal, base.Fatal); news {
-		add(false, "pcie", api.ActionTest, n, "fatal")
+		add(false, "pcie", card.ActionTest, n, "fatal")
 	} else if n, news := above(r.PCIe.NonFatal, counted.Errors, base.Errors); news {
-		add(false, "pcie", api.ActionWatch, n, "")
+		add(false, "pcie", card.ActionWatch, n, "")
 	}
 	return out
 }
@@ -105,7 +105,7 @@ func value(n *int64) int64 {
 }
 
 // CountsOf are the counters of a reading, to be dealt with. What it does not say stays.
-func CountsOf(r *api.DeviceReading, old api.DeviceCounts) api.DeviceCounts {
+func CountsOf(r *card.DeviceReading, old card.DeviceCounts) card.DeviceCounts {
 	if r == nil || r.Lost || r.Silent > 0 {
 		return old
 	}
@@ -124,22 +124,22 @@ func CountsOf(r *api.DeviceReading, old api.DeviceCounts) api.DeviceCounts {
 }
 
 // KindAction is what a fault of this kind asks for where only its kind is known, as in a drill.
-func KindAction(kind string) api.DeviceAction {
-	if code, ok := api.XidOf(kind); ok {
+func KindAction(kind string) card.DeviceAction {
+	if code, ok := card.XidOf(kind); ok {
 		return XidAction(code, "")
 	}
 	switch kind {
 	case "lost":
-		return api.ActionRestart
+		return card.ActionRestart
 	case "ecc", "pages", "rows", "recovery":
-		return api.ActionReset
+		return card.ActionReset
 	}
-	return api.ActionTest
+	return card.ActionTest
 }
 
 // Words say what a fault is. The kind must be known.
 func Words(kind string, n int64, detail string) fault.Text {
-	if code, ok := api.XidOf(kind); ok {
+	if code, ok := card.XidOf(kind); ok {
 		return xidText(code)
 	}
 	switch kind + " " + detail {
@@ -183,11 +183,11 @@ func said(t fault.Text, detail string) fault.Text {
 }
 
 // advice is what to do about a device that is kept out.
-func advice(action api.DeviceAction, node string, device int) fault.Text {
+func advice(action card.DeviceAction, node string, device int) fault.Text {
 	switch action {
-	case api.ActionReset:
+	case card.ActionReset:
 		return fault.T("Reset it (nvidia-smi --gpu-reset), then fermi node test %s/%d.", "请复位该卡（nvidia-smi --gpu-reset），然后执行 fermi node test %s/%d。", node, device)
-	case api.ActionRestart:
+	case card.ActionRestart:
 		return fault.T("Restart its node; it is tested afterwards. To use it as it is: fermi node uncordon %s/%d.", "请重启节点，之后会自动检测。若要直接启用：fermi node uncordon %s/%d。", node, device)
 	}
 	return fault.T("Repair it, then fermi node test %s/%d.", "请检修该卡，然后执行 fermi node test %s/%d。", node, device)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"regexp"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -18,13 +18,13 @@ var xidTable []byte
 
 // Xid is a row of it.
 type Xid struct {
-	Code   int              `json:"code"`
-	Action api.DeviceAction `json:"action"`
+	Code   int               `json:"code"`
+	Action card.DeviceAction `json:"action"`
 	// Worse are words of the line that make the action Then; Worst those that make it a restart.
-	Worse string           `json:"worse,omitempty"`
-	Then  api.DeviceAction `json:"then,omitempty"`
-	Worst string           `json:"worst,omitempty"`
-	Text  fault.Text       `json:"text"`
+	Worse string            `json:"worse,omitempty"`
+	Then  card.DeviceAction `json:"then,omitempty"`
+	Worst string            `json:"worst,omitempty"`
+	Text  fault.Text        `json:"text"`
 
 	worse, worst *regexp.Regexp
 }
@@ -78,13 +78,13 @@ func readXids(raw []byte) ([]Xid, error) {
 }
 
 // XidAction is what a line with this code asks for. A code that the table does not have is shown.
-func XidAction(code int, line string) api.DeviceAction {
+func XidAction(code int, line string) card.DeviceAction {
 	x := byCode[code]
 	switch {
 	case x == nil:
-		return api.ActionWatch
+		return card.ActionWatch
 	case x.worst != nil && x.worst.MatchString(afterTo(line)):
-		return api.ActionRestart
+		return card.ActionRestart
 	case x.worse != nil && x.worse.MatchString(afterTo(line)):
 		return x.Then
 	}

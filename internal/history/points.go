@@ -130,13 +130,16 @@ func (b Batch) Check() error {
 }
 
 func isSeriesName(s string) bool {
-	return s != "" && len(s) <= MaxSeriesName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+	return s != "" && len(s) <= MaxSeriesName && utf8.ValidString(s) && !strings.ContainsFunc(s, isOdd)
 }
 
-// SeriesName makes a name of any text: bounded, and without what a terminal would act on. "" is none.
+// isOdd is a character that no name has: terminals act on some, and lists of names are parted by commas.
+func isOdd(r rune) bool { return unicode.IsControl(r) || r == ',' }
+
+// SeriesName makes a name of any text, bounded. "" is none.
 func SeriesName(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
+		if isOdd(r) || r == utf8.RuneError {
 			return '_'
 		}
 		return r

@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/setup"
+	"github.com/fermi-cluster/fermi/internal/launch/terminal"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -34,6 +35,7 @@ type runner struct {
 	wall     *setup.Enclosure
 	supplies *setup.Supplies
 	words    *commands
+	shells   *terminal.Set
 	ranks    *rankset.Set
 	saves    *keeper.Keeper
 	standby  *process.Nursery
@@ -41,7 +43,7 @@ type runner struct {
 	socket   *rankset.Socket // of prepare, before the first process starts
 	readings engine.Readings
 	children chan struct{} // a child ended
-	overDisk chan string   // it holds more on disk than it may: why it is ended
+	overDisk chan overDisk // it holds more on disk than it may
 	course
 }
 
@@ -129,6 +131,9 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 			wg.Go(func() { r.socket.Serve(work, r.ranks, r.log) })
 			wg.Go(func() { outs.During(work) })
 			wg.Go(func() { r.saves.Run(work) })
+			if home := r.holdHome(); home != nil {
+				wg.Go(func() { r.watchHome(work, home) })
+			}
 		}
 		var more bool
 		var until time.Time
@@ -253,6 +258,7 @@ func (r *runner) prepareRanks(g link.Generation) (s setup.Stage, err error) {
 	if err := r.wall.WriteRecipe(s.Replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
+	r.shells.Prepare(terminal.Stage{Dir: s.Dir, Env: s.Env, Each: s.Each, First: g.FirstRank})
 	return s, nil
 }
 
@@ -287,7 +293,10 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
-		return &rankset.Printed{Tell: func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) }}
+		return &rankset.Printed{
+			Tell:  func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) },
+			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) },
+		}
 	}}
 }
 

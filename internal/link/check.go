@@ -147,6 +147,10 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 		return checkWatermark(v.Watermark)
 	case *linkpb.ToLauncher_Probe:
 		return checkProbe(v.Probe)
+	case *linkpb.ToLauncher_Call:
+		if id := v.Call.GetId(); id == "" || len(id) > 64 {
+			return fmt.Errorf("call by nobody")
+		}
 	case *linkpb.ToLauncher_LogAck:
 		if a := v.LogAck; a.GetDurable() < 0 || a.GetReceived() < 0 {
 			return fmt.Errorf("acknowledgement below zero")

@@ -68,7 +68,6 @@ type Ranks struct {
 	Step       int64     // that the slowest of its ranks reported
 	SteppedAt  time.Time // when all its ranks had reported a step of this generation; zero: not yet
 	Pace       Pace
-	Course     Course
 	Use        Use
 	Saves      Saves
 	Parameters float64 // of the model; 0: nobody says
@@ -205,7 +204,7 @@ func checkRanks(r *linkpb.Ranks) error {
 	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetSteppedAtUnixNano() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
 		return refuse("ranks have a number out of range")
 	}
-	if p := paceOf(r.GetPace()); !p.sane() {
+	if p := paceOf(r); !p.sane() {
 		return refuse("the pace of ranks is out of range")
 	}
 	if !saneCourse(r.GetCourse()) {
@@ -276,7 +275,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
 	out.Use, out.Saves, out.Parameters = r.Use.message(), r.Saves.message(), r.Parameters
-	out.Pace, out.Course, out.Own, out.Printed = r.Pace.message(), r.Course.message(), ownMessage(r.Own), r.Printed
+	out.Pace, out.Course, out.Own, out.Printed = r.Pace.message(), r.Pace.Course.message(), ownMessage(r.Own), r.Printed
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
@@ -309,7 +308,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
 	out.Use, out.Saves, out.Parameters = useOf(m.GetUse()), savesOf(m.GetSaves()), m.GetParameters()
-	out.Pace, out.Course, out.Own, out.Printed = paceOf(m.GetPace()), courseOf(m.GetCourse()), ownOf(m.GetOwn()), m.GetPrinted()
+	out.Pace, out.Own, out.Printed = paceOf(m), ownOf(m.GetOwn()), m.GetPrinted()
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}

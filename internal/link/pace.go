@@ -13,6 +13,7 @@ type Pace struct {
 	Waited  float64 // seconds in which a rank waited for data
 	Scale   float64 // no sum: the newest loss scale; 0: none
 	Skipped int64   // nor this: steps left out for it since the training began, of the rank with the most
+	Course  Course  // nor this: of all its steps
 }
 
 // sane refuses what no sum can be; NaN too.
@@ -33,6 +34,9 @@ func (p Pace) message() *linkpb.Pace {
 	return &linkpb.Pace{Steps: p.Steps, Seconds: p.Seconds, Samples: p.Samples, Tokens: p.Tokens, Flops: p.Flops, Waited: p.Waited, Scale: p.Scale, Skipped: p.Skipped}
 }
 
-func paceOf(m *linkpb.Pace) Pace {
-	return Pace{Steps: m.GetSteps(), Seconds: m.GetSeconds(), Samples: m.GetSamples(), Tokens: m.GetTokens(), Flops: m.GetFlops(), Waited: m.GetWaited(), Scale: m.GetScale(), Skipped: m.GetSkipped()}
+func paceOf(r *linkpb.Ranks) Pace {
+	m := r.GetPace()
+	return Pace{
+		Course: courseOf(r.GetCourse()), Steps: m.GetSteps(), Seconds: m.GetSeconds(), Samples: m.GetSamples(), Tokens: m.GetTokens(), Flops: m.GetFlops(), Waited: m.GetWaited(), Scale: m.GetScale(), Skipped: m.GetSkipped(),
+	}
 }

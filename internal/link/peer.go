@@ -50,6 +50,7 @@ type outbox struct {
 	ack       *linkpb.LogAck
 	watermark *linkpb.Watermark
 	probe     *linkpb.Probe
+	calls     []*linkpb.Call
 	epoch     int64 // a new leader's
 }
 
@@ -109,6 +110,14 @@ func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 		return err
 	}
 	defer h.detach(p)
+	if h.cfg.Calls != nil {
+		defer h.cfg.Calls.Attach(name, func(id string) bool {
+			if hello.GetCalls() {
+				p.post(func(out *outbox) { out.calls = append(out.calls, &linkpb.Call{Id: id}) })
+			}
+			return hello.GetCalls()
+		})()
+	}
 	p.every = h.beat()
 	if err := stream.Send(&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Welcome{
 		Welcome: &linkpb.Welcome{Epoch: p.epoch, LogFrom: from, NextNanos: int64(p.every)},
@@ -209,6 +218,9 @@ func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 	}
 	if out.probe != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Probe{Probe: out.probe}})
+	}
+	for _, call := range out.calls {
+		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Call{Call: call}})
 	}
 	if out.ack != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_LogAck{LogAck: out.ack}})

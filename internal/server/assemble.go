@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/server/stream"
 	"github.com/fermi-cluster/fermi/internal/server/tenant"
+	"github.com/fermi-cluster/fermi/internal/server/terminal"
 	"github.com/fermi-cluster/fermi/internal/server/tracker"
 	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/server/truth"
@@ -56,8 +57,11 @@ func assemble(cfg Config) (*Server, error) {
 	})
 	previews := train.NewPreviews(finder, writer, gate, cfg.Live, cfg.IDs, cfg.Limits.Body)
 
-	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored}
+	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored, Points: cfg.History}
 	others := &work.Works{Rows: further, Gate: gate, Finder: finder, Left: left, Events: events, Live: cfg.Live, Clock: cfg.Clock}
+
+	lines, _ := cfg.Live.(terminal.Lines)
+	terminals := &terminal.Terminals{Finder: finder, Streams: streams, Auditor: auditor, Lines: lines}
 
 	err := table.Add(append(others.Hooks(),
 		train.TaskHooks(gate, previews, desk, left),
@@ -94,11 +98,12 @@ func assemble(cfg Config) (*Server, error) {
 			routes = append(routes, plain.Routes(row, reg)...)
 		}
 		return slices.Concat(routes,
-			archives.Routes(reg), others.Routes(reg, rules),
+			archives.Routes(reg), others.Routes(reg, rules), terminals.Routes(rules),
 			train.NewVerbs(desk, writer, events, cfg.Live).Routes(reg),
 			train.NewStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits).Routes(reg),
 			train.NewLogs(desk, cfg.Logs, tasks, cfg.Live, streams, auditor, cfg.Log, cfg.Limits.HandOver).Routes(reg),
 			train.NewOutputs(desk, cfg.Blob, streams, auditor).Routes(reg),
+			train.NewCurves(cfg.History, desk).Routes(reg),
 			previews.Routes(reg),
 			nodes.Routes(reg), zones.Routes(reg), queues.Routes(reg), cluster.NewDevices(known, cfg.Live).Routes(reg),
 			sessions.Routes(reg),

@@ -16,8 +16,7 @@ func TestDamagedOutput(t *testing.T) {
 	task := w.submit("t")
 	want := bytes.Repeat([]byte("0123456789abcdef"), 3<<16) // three blocks
 	key := "outputs/" + task.Meta.ID + "/worker-0/model"
-	_, err := sealed.Put(t.Context(), w.blob, key, bytes.NewReader(want))
-	must(t, err)
+	must(t, sealed.Put(t.Context(), w.blob, key, bytes.NewReader(want)))
 	path := "/api/v1/training-tasks/t/outputs/worker-0/model"
 	if status, body := w.fetch(path, ""); status != http.StatusOK || !bytes.Equal(body, want) {
 		t.Fatal(status, len(body))
@@ -25,7 +24,7 @@ func TestDamagedOutput(t *testing.T) {
 	for _, at := range []int{8, 1<<20 + 8} {
 		bad := bytes.Clone(want)
 		copy(bad[at:], "flipped!")
-		_, err = w.blob.Put(t.Context(), key, bytes.NewReader(bad))
+		_, err := w.blob.Put(t.Context(), key, bytes.NewReader(bad))
 		must(t, err)
 		status, body := w.fetch(path, "")
 		if at < 1<<20 && (status != http.StatusInternalServerError || !bytes.Contains(body, []byte("Damaged")) || !bytes.Contains(body, []byte("worker-0/model"))) {

@@ -28,6 +28,9 @@ func TestFiguresOfProjects(t *testing.T) {
 			if phase == api.PhaseRunning {
 				t.Status.Use = &api.Use{Ranks: ranks, Devices: ranks, DeviceUse: busy}
 			}
+			t.Status.Time = &api.TimeUse{From: begin, At: end, Doing: api.TimeEffective, Step: 9, Spent: map[string]api.Duration{
+				api.TimeEffective: api.Duration(ran - lost), api.TimeRecovering: api.Duration(lost),
+			}}
 			t.Status.Interruptions = &api.Interruptions{
 				Count: 2, Causes: map[string]int{"killed": 2}, LostSteps: 5, LostTime: api.Duration(lost), Recovered: 2,
 				Phases: map[string]api.Duration{"detect": api.Duration(lost / 2), "start": api.Duration(lost / 2)},

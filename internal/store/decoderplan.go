@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -331,26 +332,23 @@ func (c compiler) mapping(t reflect.Type) step {
 // fieldPlan is one field of a struct.
 type fieldPlan struct {
 	name  string
-	index int
+	index []int // of an embedded struct, and within it
 	step  step
+}
+
+// at is the field of a value.
+func (f *fieldPlan) at(v reflect.Value) reflect.Value {
+	for _, i := range f.index {
+		v = v.Field(i)
+	}
+	return v
 }
 
 // structure knows plain structs: exported fields with ordinary tags, at most 64 of them.
 func (c compiler) structure(t reflect.Type) step {
-	var fields []fieldPlan
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || strings.Contains(options, "string") || len(fields) == 64 {
-			return standard
-		}
-		if !f.IsExported() || (name == "-" && options == "") {
-			continue
-		}
-		if name == "" {
-			name = f.Name
-		}
-		fields = append(fields, fieldPlan{name, i, c.of(f.Type)})
+	fields, ok := c.fields(t, nil)
+	if !ok {
+		return standard
 	}
 	return func(d *decoder, v reflect.Value) bool {
 		if d.eatNull() {
@@ -373,7 +371,7 @@ func (c compiler) structure(t reflect.Type) step {
 				return false
 			}
 			seen, next = seen|1<<f, f+1
-			if !fields[f].step(d, v.Field(fields[f].index)) {
+			if !fields[f].step(d, fields[f].at(v)) {
 				return false
 			}
 			if d.eat('}') {
@@ -384,6 +382,39 @@ func (c compiler) structure(t reflect.Type) step {
 			}
 		}
 	}
+}
+
+// fields are those of a struct, and of plain structs that it embeds; not ok: it is not plain.
+func (c compiler) fields(t reflect.Type, index []int) (fields []fieldPlan, ok bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		at := append(slices.Clone(index), i)
+		if f.Anonymous && f.IsExported() && name == "" && f.Type.Kind() == reflect.Struct && len(index) == 0 {
+			inner, ok := c.fields(f.Type, at)
+			if !ok {
+				return nil, false
+			}
+			fields = append(fields, inner...)
+			continue
+		}
+		if f.Anonymous || strings.Contains(options, "string") {
+			return nil, false
+		}
+		if !f.IsExported() || (name == "-" && options == "") {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		fields = append(fields, fieldPlan{name, at, c.of(f.Type)})
+	}
+	for i := range fields { // which of two counts is for the standard to say
+		if slices.ContainsFunc(fields[:i], func(g fieldPlan) bool { return g.name == fields[i].name }) {
+			return nil, false
+		}
+	}
+	return fields, len(fields) <= 64
 }
 
 // find looks from where the last field was: values come in the order of the struct.

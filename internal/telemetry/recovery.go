@@ -39,7 +39,7 @@ func NewRecoveries(reg prometheus.Registerer) *Recoveries {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_task_failures_total", Help: "Failures of running tasks by cause."}, []string{"cause"}),
 		steps:    prometheus.NewCounter(prometheus.CounterOpts{Name: "fermi_lost_steps_total", Help: "Steps that had to be made again."}),
 		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fermi_task_seconds_total", Help: "Time of finished tasks since their start (all), and what failures took of it (lost); 1 - lost/all is the effective time ratio.",
+			Name: "fermi_task_seconds_total", Help: "Time of finished tasks from their start to their first end, by what it was spent with: effective, starting, recovering, stalled, away, unknown.",
 		}, []string{"kind"}),
 		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_tasks_finished_total", Help: "Finished tasks by phase."}, []string{"phase"}),
 	}
@@ -83,15 +83,16 @@ func (r *Recoveries) Saved(begun, whole int64) {
 	}
 }
 
-// Finished counts a task that ended in a phase after so long, of which so much was lost.
-func (r *Recoveries) Finished(project, phase string, all, lost time.Duration) {
+// Finished counts a task that ended in a phase, and how its time was spent.
+func (r *Recoveries) Finished(project, phase string, spent map[string]time.Duration) {
 	if r == nil {
 		return
 	}
 	r.tasks.WithLabelValues(phase).Inc()
 	r.projects.WithLabelValues(r.series(project), phase).Inc()
-	r.seconds.WithLabelValues("all").Add(max(all, 0).Seconds())
-	r.seconds.WithLabelValues("lost").Add(min(max(lost, 0), max(all, 0)).Seconds())
+	for kind, d := range spent {
+		r.seconds.WithLabelValues(kind).Add(max(d, 0).Seconds())
+	}
 }
 
 // series is the project, or that of all beyond the bound.

@@ -14,7 +14,7 @@ func TestRecoveriesAreCounted(t *testing.T) {
 	nobody.LostSteps(1)
 	nobody.Recovered(nil, time.Second)
 	nobody.Saved(1, 1)
-	nobody.Finished("p", "Completed", time.Hour, time.Minute)
+	nobody.Finished("p", "Completed", nil)
 
 	reg := prometheus.NewRegistry()
 	r := NewRecoveries(reg)
@@ -25,9 +25,9 @@ func TestRecoveriesAreCounted(t *testing.T) {
 	r.Saved(3, 2)
 	r.Saved(-1, -1)
 	for i := range 2 * maxProjects {
-		r.Finished(fmt.Sprint("p", i), "Failed", 0, 0)
+		r.Finished(fmt.Sprint("p", i), "Failed", nil)
 	}
-	r.Finished("p0", "Completed", time.Minute, time.Hour) // no more is lost than there was
+	r.Finished("p0", "Completed", map[string]time.Duration{"effective": time.Minute, "stalled": time.Minute, "away": -1})
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,14 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
+// The entries: etcd's snapshot, SQLite's file or PostgreSQL's copy, and one for each object below Blobs.
+const (
+	Etcd    = "etcd.snapshot"
+	History = "history.db"
+	Copy    = "history.copy"
+	Blobs   = "blobs/"
+)
+
 const (
 	// Format is at least that of the data folder: who must not open one must not restore it either. From 4 on there are sums.
 	Format       = 4

@@ -51,13 +51,13 @@ func sumsKey(key string) string {
 }
 
 // Put writes or replaces an object with its sums.
-func Put(ctx context.Context, s blob.Store, key string, r io.Reader) (blob.Info, error) {
+func Put(ctx context.Context, s blob.Store, key string, r io.Reader) error {
 	if err := blob.CheckKey(key); err != nil {
-		return blob.Info{}, err
+		return err
 	}
 	before, err := read(ctx, s, key)
 	if err != nil && !fault.Is(err, fault.NotFound) && fault.ReasonOf(err) != "Damaged" { // bad sums are replaced
-		return blob.Info{}, err
+		return err
 	}
 	w := &sealing{r: r, hash: newHash()}
 	var old []version
@@ -65,11 +65,10 @@ func Put(ctx context.Context, s blob.Store, key string, r io.Reader) (blob.Info,
 		old = w.versions(before)
 		return write(ctx, s, key, append([]version{w.version()}, old...))
 	}
-	info, err := s.Put(ctx, key, w)
-	if err == nil && len(old) > 0 {
-		err = write(ctx, s, key, []version{w.version()})
+	if _, err := s.Put(ctx, key, w); err != nil || len(old) == 0 {
+		return err
 	}
-	return info, err
+	return write(ctx, s, key, []version{w.version()})
 }
 
 // Delete removes all objects below a folder, such as outputs/TASK/, and their sums; it may be said again.

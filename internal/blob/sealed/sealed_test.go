@@ -35,7 +35,7 @@ func bytesOf(seed uint64, n int) []byte {
 
 func put(t *testing.T, s blob.Store, key string, content []byte) {
 	t.Helper()
-	if _, err := Put(t.Context(), s, key, bytes.NewReader(content)); err != nil {
+	if err := Put(t.Context(), s, key, bytes.NewReader(content)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -171,7 +171,7 @@ func TestCrash(t *testing.T) {
 			s, _ := open1(t)
 			put(t, s, key, old)
 			for again := range 2 { // and once more on what that left
-				if _, err := Put(t.Context(), &failing{Store: s, n: n, after: after}, key, bytes.NewReader(fresh)); err == nil && again == 0 {
+				if err := Put(t.Context(), &failing{Store: s, n: n, after: after}, key, bytes.NewReader(fresh)); err == nil && again == 0 {
 					t.Fatal("it did not end")
 				}
 				got, err := get(s, key)

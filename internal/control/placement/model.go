@@ -10,6 +10,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -120,15 +121,20 @@ func (m *model) setNode(n *api.Node) {
 	for _, i := range n.Spec.CordonedDevices {
 		s.ClosedDevices |= 1 << i
 	}
-	delete(m.drains, s.Number)
+	ill := card.Closed(n.Status.Devices)
+	leave := ill // what stands on a device at fault leaves, whatever an operator cordoned
+	s.ClosedDevices |= ill
 	if n.Spec.Drain {
-		m.drains[s.Number] = s.ClosedDevices
+		leave = s.ClosedDevices
 		if n.Spec.Cordoned {
-			m.drains[s.Number] = everything
+			leave = everything
 		}
 	}
 	if out {
-		m.drains[s.Number] = everything
+		leave = everything
+	}
+	if delete(m.drains, s.Number); leave != 0 {
+		m.drains[s.Number] = leave
 	}
 	s.ClosedDevices |= n.Status.Holds.Closed() // what was given up there may still run
 	if n.Spec.Virtual {

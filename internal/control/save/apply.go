@@ -55,6 +55,18 @@ func (c *Controller) noteTook(taskID string, w wrote) {
 	c.took[taskID][w.tier] = w.took
 }
 
+// noteSaved keeps when a checkpoint became whole.
+func (c *Controller) noteSaved(taskID string, step int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.keys[taskID]; !ok { // it is gone
+		return
+	}
+	if old := c.saved[taskID]; old == nil || old.Step != step { // another tier has it too
+		c.saved[taskID] = &api.SavedStep{Step: step, At: c.cfg.Clock.Now().UTC()}
+	}
+}
+
 func (c *Controller) tell(ctx context.Context, task *api.TrainingTask, e *event) error {
 	typ := "Normal"
 	if e.warning {
@@ -98,6 +110,9 @@ func (c *Controller) commitLater(ctx context.Context, task *api.TrainingTask, on
 				return
 			case <-c.cfg.Clock.After(commitRetry):
 			}
+		}
+		if err == nil {
+			c.noteSaved(task.Meta.ID, int64(one.Step))
 		}
 		done := outcome{link.Committed{Tier: one.tier, Generation: int64(one.Generation), Step: int64(one.Step)}, err}
 		c.hear(task.Meta.ID, heard{ended: []outcome{done}})

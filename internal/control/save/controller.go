@@ -64,6 +64,7 @@ type Controller struct {
 	known map[string]*checkpoints         // task id → its checkpoints
 	away  map[string]time.Time            // task id → until when it is not asked for them again
 	took  map[string]map[string]time.Duration
+	saved map[string]*api.SavedStep // task id → the newest that this leader committed
 }
 
 // heard is what came since a task's last turn.
@@ -83,7 +84,7 @@ func New(cfg Config) *Controller {
 func (c *Controller) reset() {
 	c.keys, c.heard, c.kept = map[string]api.Key{}, map[string]heard{}, map[string]memory{}
 	c.held, c.known, c.away = map[string]api.CheckpointOrigin{}, map[string]*checkpoints{}, map[string]time.Time{}
-	c.took = map[string]map[string]time.Duration{}
+	c.took, c.saved = map[string]map[string]time.Duration{}, map[string]*api.SavedStep{}
 }
 
 // Run works until ctx, which ends with the leadership, ends.
@@ -145,6 +146,7 @@ func (c *Controller) change(ch store.Change) {
 		delete(c.known, id)
 		delete(c.away, id)
 		delete(c.took, id)
+		delete(c.saved, id)
 		return
 	}
 	t := ch.New.(*api.TrainingTask)

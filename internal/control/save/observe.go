@@ -70,6 +70,13 @@ func (c *Controller) Took(taskID string) map[string]time.Duration {
 	return maps.Clone(c.took[taskID])
 }
 
+// Newest is the newest checkpoint that this leader committed; nil: none. Safe for concurrent use.
+func (c *Controller) Newest(taskID string) *api.SavedStep {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.saved[taskID]
+}
+
 var errAway = errors.New("the store with the checkpoints was away a moment ago")
 
 // checkpointsOf reads what there is, once: only a leader commits.

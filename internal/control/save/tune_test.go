@@ -20,7 +20,7 @@ func TestTheLastFailuresCount(t *testing.T) {
 	for i := range api.MaxRecoveries { // one an hour of late; two of them lost what was in memory
 		failed := now.Add(time.Duration(i-api.MaxRecoveries) * time.Hour)
 		stepped := failed.Add(time.Duration(i) * time.Second)
-		status.Interruptions.Last = append(status.Interruptions.Last, api.Recovery{FailedAt: failed, SteppedAt: &stepped, Reloaded: i > 5})
+		status.Interruptions.Last = append(status.Interruptions.Last, api.Recovery{FailedAt: failed, SteppedAt: &stepped, RecoverySteps: api.RecoverySteps{Reloaded: i > 5}})
 	}
 	if d := cmp.Diff(failures{7, 8 * time.Hour, 4 * time.Second}, failuresOf(status, now, false), cmp.AllowUnexported(failures{})); d != "" {
 		t.Error(d)

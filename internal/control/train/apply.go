@@ -74,7 +74,7 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: append(ops, holds...), Fence: c.epoch}); err != nil {
+	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: append(ops, holds...), Fence: c.epoch, Urgent: true}); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
@@ -287,7 +287,7 @@ func (c *Controller) leave(ctx context.Context, s snapshot, p plan) error {
 	}
 	_, err := c.cfg.Store.Commit(ctx, store.Txn{
 		Ops:   []store.Op{store.Delete(api.KeyOf(s.Task), s.Task.Meta.Revision)},
-		Fence: c.epoch,
+		Fence: c.epoch, Urgent: true,
 	})
 	return err
 }

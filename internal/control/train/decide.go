@@ -55,13 +55,15 @@ func decide(s snapshot, now time.Time) plan {
 func (s *snapshot) figures(p *plan, now time.Time) {
 	f := figure.Turn{
 		Terms: s.Terms, Members: s.Members, Before: &s.Task.Status, After: &p.status, Over: p.archive || p.erase,
-		Leaves: s.Leaves() || s.Task.Meta.DeletedAt != nil || s.goesBack(), Now: now, Wake: p.wake,
+		Leaves: s.Leaves() || s.Task.Meta.DeletedAt != nil || s.goesBack(), Now: now, Wake: p.wake, Changed: p.commit,
 	}
 	f.Recoveries()
 	f.Pace()
 	s.tune(&p.status, now)
 	f.Use(s.base)
 	f.Stragglers()
+	f.Saved(s.saved)
+	f.Time()
 	p.commit, p.wake, p.events = p.commit || f.Changed, f.Wake, append(p.events, f.Events...)
 	replaceStraggler(s, p, now)
 }

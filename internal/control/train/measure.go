@@ -29,12 +29,20 @@ func measure(m *telemetry.Recoveries, project string, before, after *api.Trainin
 		m.Recovered(phaseSeconds(newest), newest.EndedAt.Sub(newest.FailedAt))
 	}
 	if after.Phase.Finished() && !before.Phase.Finished() {
-		var all time.Duration
-		if after.StartedAt != nil && after.FinishedAt != nil {
-			all = after.FinishedAt.Sub(*after.StartedAt)
-		}
-		m.Finished(project, string(after.Phase), all, in.LostTime.Std())
+		m.Finished(project, string(after.Phase), spentOf(after.Time))
 	}
+}
+
+// spentOf is how the time of a task that ended was spent; none of one that had ended before, whose time was counted then.
+func spentOf(u *api.TimeUse) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	if u == nil || u.Spent[api.TimeStopped] > 0 {
+		return out
+	}
+	for kind, d := range u.Spent {
+		out[kind] = d.Std()
+	}
+	return out
 }
 
 func phaseSeconds(r *api.Recovery) map[string]time.Duration {

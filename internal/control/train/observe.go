@@ -25,6 +25,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (snapshot, error)
 	}
 	if c.cfg.Checkpoints != nil {
 		s.origins, s.took = c.cfg.Checkpoints.Origins(ctx, &s.Gang), c.cfg.Checkpoints.Took(s.Task.Meta.ID)
+		s.saved = c.cfg.Checkpoints.Newest(s.Task.Meta.ID)
 	}
 	if s.isFresh() {
 		if _, err := c.recipe(&s.Gang, s.Task); err != nil {

@@ -27,7 +27,12 @@ func newStory(t *testing.T) *story {
 	tk.Status.Replicas = api.ReplicaCount{Total: 2, Running: 2}
 	start := now.Add(-100 * time.Second)
 	tk.Status.StartedAt = &start
-	return &story{t: t, task: tk, said: [2]link.Ranks{{Generation: 1, Port: 4000, Step: 40}, {Generation: 1, Port: 4001, Step: 41}}}
+	y := &story{t: t, task: tk, said: [2]link.Ranks{{Generation: 1, Port: 4000, Step: 40}, {Generation: 1, Port: 4001, Step: 41}}}
+	for i := range y.said {
+		y.said[i].SteppedAt = start.Add(10 * time.Second)
+		y.said[i].Pace.Course = link.Course{First: 1, LastAt: now, Patience: 10 * time.Second}
+	}
+	return y
 }
 
 // turn is one at so long after now; a turn that follows at once must change nothing.
@@ -79,6 +84,10 @@ func TestARecoveryIsMeasuredByPhase(t *testing.T) {
 	}
 	y.turn(5 * time.Second)
 	y.said[0].Step, y.said[1].Step = 42, 41
+	if in := y.turn(6 * time.Second); in.Last[0].EndedAt != nil {
+		t.Fatalf("it was where it had been, not beyond: %+v", in.Last[0])
+	}
+	y.said[0].Step, y.said[1].Step = 43, 42
 	in := y.turn(7 * time.Second)
 	want := map[api.RecoveryPhase]time.Duration{
 		api.RecoveryDetect: 100 * time.Millisecond, api.RecoveryAttribute: 0, api.RecoveryPlace: 0, api.RecoveryStart: 1900 * time.Millisecond,
@@ -96,21 +105,29 @@ func TestARecoveryIsMeasuredByPhase(t *testing.T) {
 	if phases, whole, ok := in.Mean(); !ok || whole != 6*time.Second || phases[api.RecoveryCatchUp] != 2500*time.Millisecond {
 		t.Error(phases, whole, ok)
 	}
-	if ratio, ok := y.task.Status.EffectiveTime(now.Add(20 * time.Second)); !ok || ratio != 0.95 {
+	if ratio, ok := y.task.Status.EffectiveTime(now.Add(20 * time.Second)); !ok || ratio >= 1 {
 		t.Error(ratio, ok)
 	}
 }
 
 func TestARecoveryWithoutStepsEndsWhenAllRun(t *testing.T) {
 	y := newStory(t)
-	y.said[0].Step, y.said[1].Step = 0, 0
+	for i := range y.said {
+		y.said[i] = link.Ranks{Generation: 1, Port: 4000 + i}
+	}
 	y.fail(1, 0)
 	y.turn(0)
 	y.start(0, 2)
 	y.start(1, 2)
 	in := y.turn(time.Second)
-	if r := in.Last[0]; r.EndedAt == nil || r.SteppedAt != nil || len(r.Phases()) != 4 || y.last.wake != 0 {
+	if r := in.Last[0]; r.EndedAt == nil || r.SteppedAt != nil || len(r.Phases()) != 4 || y.last.wake != 0 || r.LostSteps != nil || r.Passed {
 		t.Errorf("%+v", r)
+	}
+	if _, _, ok := in.Mean(); ok || in.Untold != 1 || in.Recovered != 0 {
+		t.Errorf("it is not known whether it recovered: %+v", in)
+	}
+	if ratio, ok := y.task.Status.EffectiveTime(now.Add(time.Minute)); ok {
+		t.Errorf("it never told a step, and its effective time is %v", ratio)
 	}
 }
 
@@ -188,5 +205,87 @@ func TestOnlyTheLastRecoveriesAreKept(t *testing.T) {
 	in := y.task.Status.Interruptions
 	if in.Count != 2*api.MaxRecoveries || len(in.Last) != api.MaxRecoveries || in.Last[0].Generation != api.MaxRecoveries+2 {
 		t.Errorf("%d, %d kept, the first of generation %d", in.Count, len(in.Last), in.Last[0].Generation)
+	}
+}
+
+// TestAScriptThatBeginsAgainAtStepOneLosesAllSteps replays the life of a Transformers script without the SDK: its bar was at 640 when it was
+// killed, and began at 1 again. It was told as "lost steps 0, recovered in 0.04 s, effective time 99.97 %".
+func TestAScriptThatBeginsAgainAtStepOneLosesAllSteps(t *testing.T) {
+	y := newStory(t)
+	tell := func(first, step int64, after time.Duration) {
+		for i := range y.said {
+			y.said[i].Generation = int64(y.task.Status.Generation)
+		}
+		s := &y.said[0] // only the first rank prints
+		s.Printed, s.Watched, s.Step = true, true, step
+		if s.SteppedAt.IsZero() {
+			s.SteppedAt = now.Add(after)
+		}
+		s.Pace.Course = link.Course{First: first, LastAt: now.Add(after), Patience: 30 * time.Second}
+	}
+	y.said[1] = link.Ranks{Generation: 1, Port: 4001}
+	tell(1, 640, 0)
+	y.turn(0)
+	y.fail(0, time.Second)
+	y.turn(1040 * time.Millisecond)
+	y.start(0, 2)
+	y.start(1, 2)
+	if in := y.turn(1100 * time.Millisecond); in.Last[0].EndedAt != nil || in.Recovered != 0 {
+		t.Fatalf("it runs, and has not recovered: %+v", in.Last[0])
+	}
+	tell(1, 3, 3*time.Second)
+	if in := y.turn(3 * time.Second); in.LostSteps != 640 || in.Last[0].EndedAt != nil {
+		t.Fatalf("%+v", in)
+	}
+	tell(1, 640, 100*time.Second)
+	if in := y.turn(100 * time.Second); in.Last[0].EndedAt != nil {
+		t.Fatal("it was there before")
+	}
+	tell(1, 641, 101*time.Second)
+	in := y.turn(101 * time.Second)
+	if in.Recovered != 1 || in.LostSteps != 640 || in.LostTime.Std() != 100*time.Second {
+		t.Errorf("%+v", in)
+	}
+	spent, whole := y.task.Status.Time.Until(now.Add(101 * time.Second))
+	if spent[api.TimeRecovering] != 100*time.Second || whole != spent[api.TimeRecovering]+spent[api.TimeEffective]+spent[api.TimeStarting] {
+		t.Errorf("%v", spent)
+	}
+}
+
+// TestAStalledGangIsNotEffective: the ranks of a gang whose launchers are stopped say nothing, and its effective time does not rise.
+func TestAStalledGangIsNotEffective(t *testing.T) {
+	y := newStory(t)
+	step := func(n int64, after time.Duration) {
+		for i := range y.said {
+			y.said[i].Step, y.said[i].Pace.Course.LastAt = n, now.Add(after)
+		}
+	}
+	y.turn(0)
+	step(60, 20*time.Second)
+	y.turn(21 * time.Second)
+	effective, _, ok := y.task.Status.Times(now.Add(21 * time.Second))
+	if !ok || effective == 0 {
+		t.Fatal(effective, ok)
+	}
+	if y.last.wake == 0 {
+		t.Fatal("nobody looks at it again")
+	}
+	y.turn(51 * time.Second)
+	if u := y.task.Status.Time; u.Doing != api.TimeStalled {
+		t.Fatalf("%+v", u)
+	}
+	at := now.Add(10 * time.Minute)
+	later, whole, _ := y.task.Status.Times(at)
+	spent, _ := y.task.Status.Time.Until(at)
+	if later > now.Add(20*time.Second).Sub(y.task.Status.Time.From) || spent[api.TimeStalled] != 10*time.Minute-20*time.Second || whole != at.Sub(y.task.Status.Time.From) {
+		t.Errorf("effective %s of %s, %v", later, whole, spent)
+	}
+	for i := range y.said { // it goes on after all
+		y.said[i].Pace.Course.Stalled = 100 * time.Second
+	}
+	step(61, 120*time.Second)
+	y.turn(121 * time.Second)
+	if u := y.task.Status.Time; u.Doing != api.TimeEffective || u.Spent[api.TimeStalled].Std() != 100*time.Second {
+		t.Errorf("%+v", u)
 	}
 }

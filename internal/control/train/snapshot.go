@@ -25,6 +25,8 @@ type snapshot struct {
 	// origins are the checkpoints to begin from where nothing is in memory, took is how long the last one took until a tier had it.
 	origins save.Origins
 	took    map[string]time.Duration
+	// saved is its newest checkpoint; nil: none that this leader saw.
+	saved *api.SavedStep
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 }

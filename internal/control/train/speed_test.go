@@ -14,6 +14,9 @@ import (
 
 func TestThePaceIsOfAllRanks(t *testing.T) {
 	y := newStory(t)
+	for i := range y.said {
+		y.said[i].SteppedAt = time.Time{}
+	}
 	if y.turn(0); y.task.Status.Pace != nil || y.last.wake != 0 {
 		t.Fatal("a pace of ranks that don't report")
 	}

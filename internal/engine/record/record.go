@@ -26,6 +26,7 @@ const (
 	DirTmp       = "tmp"           // $TMPDIR; /tmp of a replica that is kept apart
 	DirVarTmp    = "var-tmp"       // its /var/tmp
 	DirHome      = "home"          // its $HOME
+	DirHomes     = "homes"         // beside the folder of all replicas: homes that outlive them, by the id of their owner
 	FileOwnLog   = "launcher.log"  // the launcher's own log and stderr
 )
 
@@ -39,6 +40,8 @@ type Process struct {
 	Cgroup string `json:"cgroup,omitempty"`
 	// Version is a launcher's; "" of others, and of launchers from before it was written.
 	Version string `json:"version,omitempty"`
+	// HearsFull says that a launcher takes SIGUSR1 for: the disk is full, and your replica filled it.
+	HearsFull bool `json:"hearsFull,omitempty"`
 }
 
 // Go is the leader's word that a generation of the attempt may start; the newest one.

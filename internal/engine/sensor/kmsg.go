@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 )
 
 // xidLine is "NVRM: Xid (PCI:0000:3b:00): 79, pid=…, GPU has fallen off the bus." as drivers have written it for ten years.
@@ -57,7 +57,7 @@ func parseXid(r record) (bus string, code int, text string, ok bool) {
 
 // Follow tells every line of the kernel's log about a device, from the oldest that there is on, until ctx ends. It returns
 // nil where the log can't be read: then nothing is known from it.
-func (s *Sensor) Follow(ctx context.Context, take func(api.KernelLine)) error {
+func (s *Sensor) Follow(ctx context.Context, take func(card.KernelLine)) error {
 	f, err := os.OpenFile(s.cfg.Kmsg, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		s.cfg.Log.Info("the kernel's log can't be read: device faults in it are not seen", "error", err)
@@ -87,7 +87,7 @@ func (s *Sensor) Follow(ctx context.Context, take func(api.KernelLine)) error {
 				continue
 			}
 			if bus, code, text, ok := parseXid(r); ok {
-				take(api.KernelLine{Boot: s.cfg.Boot, Sequence: r.sequence, At: started.Add(r.since).UTC(), Bus: bus, Xid: code, Text: text})
+				take(card.KernelLine{Boot: s.cfg.Boot, Sequence: r.sequence, At: started.Add(r.since).UTC(), Bus: bus, Xid: code, Text: text})
 			}
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 )
 
 var (
@@ -17,9 +17,9 @@ var (
 
 // ParseNVLink reads what `nvidia-smi nvlink -e` or `-s` printed, by card, and adds it to what is there. Cards without a
 // UUID in their line are left out: nobody could say which they are.
-func ParseNVLink(raw []byte, into map[string]*api.ReadingNVLink) {
+func ParseNVLink(raw []byte, into map[string]*card.ReadingNVLink) {
 	lines := bufio.NewScanner(bytes.NewReader(raw[:min(len(raw), maxOutput)]))
-	var at *api.ReadingNVLink
+	var at *card.ReadingNVLink
 	add := func(to **int64, n int64) {
 		if *to == nil {
 			*to = new(int64)
@@ -32,7 +32,7 @@ func ParseNVLink(raw []byte, into map[string]*api.ReadingNVLink) {
 			at = nil
 			if m := gpuHead.FindStringSubmatch(line); m != nil {
 				if into[m[1]] == nil {
-					into[m[1]] = &api.ReadingNVLink{}
+					into[m[1]] = &card.ReadingNVLink{}
 				}
 				at = into[m[1]]
 			}

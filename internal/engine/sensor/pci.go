@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 )
 
 // readPCI adds what the kernel knows of a card's PCIe link, and says whether the card is still there.
-func readPCI(sys, bus string, into *api.ReadingPCIe) (there bool) {
+func readPCI(sys, bus string, into *card.ReadingPCIe) (there bool) {
 	if bus == "" {
 		return true
 	}

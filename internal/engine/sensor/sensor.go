@@ -16,6 +16,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/clock"
 )
 
@@ -60,7 +61,7 @@ func New(cfg Config) *Sensor {
 
 // Read says what is known of these devices now, one reading for each that somebody can be asked for: virtual ones and those
 // of makers whose tool is not here have none. It takes at most three times the patience.
-func (s *Sensor) Read(ctx context.Context, devices []api.Device) map[int]*api.DeviceReading {
+func (s *Sensor) Read(ctx context.Context, devices []api.Device) map[int]*card.DeviceReading {
 	devices = slices.DeleteFunc(slices.Clone(devices), func(d api.Device) bool {
 		return d.Virtual || d.UUID == "" || !strings.EqualFold(d.Vendor, "nvidia")
 	})
@@ -71,12 +72,12 @@ func (s *Sensor) Read(ctx context.Context, devices []api.Device) map[int]*api.De
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil {
 		return nil // there is nobody to ask
 	}
-	found := map[string]api.DeviceReading{}
+	found := map[string]card.DeviceReading{}
 	list, _ := ParseSMI(raw) // what is garbled, or broken off at a bad card, is asked for again card by card
 	for _, r := range list {
 		found[r.UUID] = r
 	}
-	out := map[int]*api.DeviceReading{}
+	out := map[int]*card.DeviceReading{}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for _, d := range devices {
@@ -115,7 +116,7 @@ func (s *Sensor) Read(ctx context.Context, devices []api.Device) map[int]*api.De
 }
 
 // one asks for a single card, after the others were read or could not be.
-func (s *Sensor) one(ctx context.Context, d api.Device) api.DeviceReading {
+func (s *Sensor) one(ctx context.Context, d api.Device) card.DeviceReading {
 	raw, err := s.run(ctx, s.cfg.Patience/2, "-q", "-x", "-i", d.UUID)
 	list, bad := ParseSMI(raw)
 	for _, r := range list {
@@ -123,7 +124,7 @@ func (s *Sensor) one(ctx context.Context, d api.Device) api.DeviceReading {
 			return r
 		}
 	}
-	r := api.DeviceReading{UUID: d.UUID, Bus: d.Bus, Silent: 1} // how long is said by last
+	r := card.DeviceReading{UUID: d.UUID, Bus: d.Bus, Silent: 1} // how long is said by last
 	said := string(raw)
 	if err != nil {
 		said += " " + err.Error()
@@ -142,7 +143,7 @@ func (s *Sensor) one(ctx context.Context, d api.Device) api.DeviceReading {
 var lostWords = regexp.MustCompile(`(?i)is lost|no devices were found|unknown error|fallen off|unable to determine the device handle`)
 
 // last says since when a card is silent or slowed.
-func (s *Sensor) last(uuid string, r *api.DeviceReading) {
+func (s *Sensor) last(uuid string, r *card.DeviceReading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := slices.ContainsFunc(r.Throttle, func(why string) bool { return strings.HasPrefix(why, "hw_") })
@@ -162,14 +163,14 @@ func lasting(since map[string]time.Time, uuid string, so bool, now time.Time) ti
 }
 
 // links are the NVLinks of all cards; nil where there are none.
-func (s *Sensor) links(ctx context.Context) map[string]*api.ReadingNVLink {
+func (s *Sensor) links(ctx context.Context) map[string]*card.ReadingNVLink {
 	s.mu.Lock()
 	none := s.linkless
 	s.mu.Unlock()
 	if none {
 		return nil
 	}
-	out := map[string]*api.ReadingNVLink{}
+	out := map[string]*card.ReadingNVLink{}
 	for _, what := range []string{"-e", "-s"} {
 		raw, err := s.run(ctx, s.cfg.Patience/2, "nvlink", what)
 		if err != nil {

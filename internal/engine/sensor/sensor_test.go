@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/clock"
 )
 
@@ -39,11 +40,11 @@ func TestH200(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []api.DeviceReading{{
+	want := []card.DeviceReading{{
 		UUID: card0, Bus: "0000:00:06.0", Throttle: []string{"gpu_idle"},
-		ECC:    api.ReadingECC{VolatileCorrected: n(0), VolatileUncorrected: n(0), AggregateCorrected: n(0), AggregateUncorrected: n(0)},
-		Repair: api.ReadingRepair{RowsCorrected: n(0), RowsUncorrected: n(0), KnowsRecovery: true},
-		PCIe:   api.ReadingPCIe{Replays: n(0)},
+		ECC:    card.ReadingECC{VolatileCorrected: n(0), VolatileUncorrected: n(0), AggregateCorrected: n(0), AggregateUncorrected: n(0)},
+		Repair: card.ReadingRepair{RowsCorrected: n(0), RowsUncorrected: n(0), KnowsRecovery: true},
+		PCIe:   card.ReadingPCIe{Replays: n(0)},
 	}}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Error(diff)
@@ -54,28 +55,28 @@ func TestH200(t *testing.T) {
 func TestOtherDrivers(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
-		look func(api.DeviceReading) bool
+		look func(card.DeviceReading) bool
 	}{
 		"before Turing": {`<ecc_errors><volatile><single_bit><total>7</total></single_bit><double_bit><total>2</total></double_bit></volatile></ecc_errors>
 			<retired_pages><multiple_single_bit_retirement><retired_count>3</retired_count></multiple_single_bit_retirement><double_bit_retirement><retired_count>1</retired_count></double_bit_retirement><pending_retirement>Yes</pending_retirement></retired_pages>
 			<clocks_throttle_reasons><clocks_throttle_reason_hw_thermal_slowdown>Active</clocks_throttle_reason_hw_thermal_slowdown><clocks_throttle_reason_gpu_idle>Not Active</clocks_throttle_reason_gpu_idle></clocks_throttle_reasons>`,
-			func(r api.DeviceReading) bool {
+			func(r card.DeviceReading) bool {
 				return *r.ECC.VolatileCorrected == 7 && *r.ECC.VolatileUncorrected == 2 && *r.Repair.PagesSingle == 3 && *r.Repair.PagesDouble == 1 && r.Repair.Pending && !r.Repair.KnowsRecovery &&
 					cmp.Equal(r.Throttle, []string{"hw_thermal_slowdown"}) && r.ECC.AggregateUncorrected == nil
 			}},
 		"Ampere": {`<ecc_errors><volatile><sram_correctable>1</sram_correctable><sram_uncorrectable>2</sram_uncorrectable><dram_correctable>3</dram_correctable><dram_uncorrectable>4</dram_uncorrectable></volatile></ecc_errors>`,
-			func(r api.DeviceReading) bool {
+			func(r card.DeviceReading) bool {
 				return *r.ECC.VolatileCorrected == 4 && *r.ECC.VolatileUncorrected == 6
 			}},
-		"no ECC": {`<ecc_errors><volatile><dram_uncorrectable>N/A</dram_uncorrectable></volatile></ecc_errors>`, func(r api.DeviceReading) bool { return r.ECC.VolatileUncorrected == nil }},
-		"lost":   {`<temperature><gpu_temp>GPU is lost</gpu_temp></temperature>`, func(r api.DeviceReading) bool { return r.Lost && r.Says == "GPU is lost" }},
-		"rows": {`<remapped_rows><remapped_row_unc>2</remapped_row_unc><remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>Yes</remapped_row_failure></remapped_rows>`, func(r api.DeviceReading) bool {
+		"no ECC": {`<ecc_errors><volatile><dram_uncorrectable>N/A</dram_uncorrectable></volatile></ecc_errors>`, func(r card.DeviceReading) bool { return r.ECC.VolatileUncorrected == nil }},
+		"lost":   {`<temperature><gpu_temp>GPU is lost</gpu_temp></temperature>`, func(r card.DeviceReading) bool { return r.Lost && r.Says == "GPU is lost" }},
+		"rows": {`<remapped_rows><remapped_row_unc>2</remapped_row_unc><remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>Yes</remapped_row_failure></remapped_rows>`, func(r card.DeviceReading) bool {
 			return *r.Repair.RowsUncorrected == 2 && r.Repair.Pending && r.Repair.Failed
 		}},
-		"channel": {`<ecc_errors><channel_repair_pending>Yes</channel_repair_pending></ecc_errors>`, func(r api.DeviceReading) bool { return r.Repair.Pending }},
-		"reset":   {`<gpu_recovery_action>GPU Reset</gpu_recovery_action>`, func(r api.DeviceReading) bool { return r.Repair.KnowsRecovery && r.Repair.Recovery == "GPU Reset" }},
-		"unsaid":  {`<gpu_recovery_action>N/A</gpu_recovery_action>`, func(r api.DeviceReading) bool { return !r.Repair.KnowsRecovery && r.Repair.Recovery == "" }},
-		"absurd": {`<ecc_errors><volatile><dram_uncorrectable>-5</dram_uncorrectable><dram_correctable>99999999999999999999</dram_correctable></volatile></ecc_errors>`, func(r api.DeviceReading) bool {
+		"channel": {`<ecc_errors><channel_repair_pending>Yes</channel_repair_pending></ecc_errors>`, func(r card.DeviceReading) bool { return r.Repair.Pending }},
+		"reset":   {`<gpu_recovery_action>GPU Reset</gpu_recovery_action>`, func(r card.DeviceReading) bool { return r.Repair.KnowsRecovery && r.Repair.Recovery == "GPU Reset" }},
+		"unsaid":  {`<gpu_recovery_action>N/A</gpu_recovery_action>`, func(r card.DeviceReading) bool { return !r.Repair.KnowsRecovery && r.Repair.Recovery == "" }},
+		"absurd": {`<ecc_errors><volatile><dram_uncorrectable>-5</dram_uncorrectable><dram_correctable>99999999999999999999</dram_correctable></volatile></ecc_errors>`, func(r card.DeviceReading) bool {
 			return r.ECC.VolatileUncorrected == nil && r.ECC.VolatileCorrected == nil
 		}},
 	} {
@@ -92,11 +93,11 @@ func TestOtherDrivers(t *testing.T) {
 }
 
 func TestNVLink(t *testing.T) {
-	got := map[string]*api.ReadingNVLink{}
+	got := map[string]*card.ReadingNVLink{}
 	ParseNVLink([]byte("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aa)\n\t Link 0: Replay Errors: 1\n\t Link 0: Recovery Errors: 2\n\t Link 0: CRC Errors: 3\n\n\t Link 1: Replay Errors: 4\n\t Link 1: Recovery Errors: 0\n\t Link 1: CRC Flit Errors: 5\n"+
 		"GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-bb)\n\t Link 0: Recovery Errors: 0\nGPU 2: no uuid\n\t Link 0: Recovery Errors: 9\n"), got)
 	ParseNVLink([]byte("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aa)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n"), got)
-	want := map[string]*api.ReadingNVLink{
+	want := map[string]*card.ReadingNVLink{
 		"GPU-aa": {Links: n(2), Down: n(1), Replay: n(5), Recovery: n(2), CRC: n(8)}, "GPU-bb": {Recovery: n(0)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -227,8 +228,8 @@ func TestKernelLog(t *testing.T) {
 	defer w.Close()
 	s := New(Config{Kmsg: pipe, Boot: "b1", Clock: clock.Real, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
-	lines, ended := make(chan api.KernelLine, 16), make(chan error, 1)
-	go func() { ended <- s.Follow(ctx, func(l api.KernelLine) { lines <- l }) }()
+	lines, ended := make(chan card.KernelLine, 16), make(chan error, 1)
+	go func() { ended <- s.Follow(ctx, func(l card.KernelLine) { lines <- l }) }()
 	for _, text := range []string{
 		"6,100,5000000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
 		"12,101,5000001,-;NVRM: Xid (PCI:0000:3b:00): 79, written by a program", // facility 1
@@ -243,7 +244,7 @@ func TestKernelLog(t *testing.T) {
 		}
 	}
 	a, b := <-lines, <-lines
-	if a.Xid != 79 || a.Sequence != 103 || a.Bus != "0000:3b:00" || a.Boot != "b1" || !api.SameBus(a.Bus, "00000000:3B:00.0") || b.Xid != 154 || !strings.Contains(b.Text, "Node Reboot Required") {
+	if a.Xid != 79 || a.Sequence != 103 || a.Bus != "0000:3b:00" || a.Boot != "b1" || !card.SameBus(a.Bus, "00000000:3B:00.0") || b.Xid != 154 || !strings.Contains(b.Text, "Node Reboot Required") {
 		t.Errorf("%+v %+v", a, b)
 	}
 	if d := b.At.Sub(a.At); d != time.Second {
@@ -276,7 +277,7 @@ func textOf(raw string) map[string]string {
 }
 
 // compare says where a reading and the words for people differ.
-func compare(t *testing.T, r api.DeviceReading, text map[string]string) {
+func compare(t *testing.T, r card.DeviceReading, text map[string]string) {
 	t.Helper()
 	total := func(names ...string) string {
 		var sum int64
@@ -383,5 +384,5 @@ func FuzzKernelLog(f *testing.F) {
 
 func FuzzNVLink(f *testing.F) {
 	f.Add([]byte("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aa)\n\t Link 0: Replay Errors: 1\n"))
-	f.Fuzz(func(t *testing.T, raw []byte) { ParseNVLink(raw, map[string]*api.ReadingNVLink{}) })
+	f.Fuzz(func(t *testing.T, raw []byte) { ParseNVLink(raw, map[string]*card.ReadingNVLink{}) })
 }

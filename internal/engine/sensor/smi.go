@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 )
 
 // maxOutput bounds what a tool may print: 64 cards print about 2 MiB.
@@ -78,7 +78,7 @@ type smiRows struct {
 }
 
 // ParseSMI reads what `nvidia-smi -q -x` printed, whole or of one card.
-func ParseSMI(raw []byte) ([]api.DeviceReading, error) {
+func ParseSMI(raw []byte) ([]card.DeviceReading, error) {
 	if len(raw) > maxOutput {
 		return nil, fmt.Errorf("%d bytes are more than cards have to say", len(raw))
 	}
@@ -92,15 +92,15 @@ func ParseSMI(raw []byte) ([]api.DeviceReading, error) {
 	if err := d.Decode(&doc); err != nil {
 		return nil, err
 	}
-	out := make([]api.DeviceReading, 0, len(doc.GPUs))
+	out := make([]card.DeviceReading, 0, len(doc.GPUs))
 	for i := range doc.GPUs {
 		out = append(out, doc.GPUs[i].reading())
 	}
 	return out, nil
 }
 
-func (g *smiGPU) reading() api.DeviceReading {
-	r := api.DeviceReading{UUID: strings.TrimSpace(g.UUID), Bus: canonical(first(g.Bus, g.ID))}
+func (g *smiGPU) reading() card.DeviceReading {
+	r := card.DeviceReading{UUID: strings.TrimSpace(g.UUID), Bus: canonical(first(g.Bus, g.ID))}
 	for _, v := range []string{g.Memory, g.Temp, g.Replays, g.ECC.Volatile.DRAMUncorrectable, g.ECC.Volatile.Double} {
 		if strings.Contains(strings.ToLower(v), "is lost") {
 			r.Lost, r.Says = true, clean(v)

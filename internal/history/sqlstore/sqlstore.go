@@ -237,6 +237,10 @@ func (s *Store) sick(err error) error {
 		return fault.New(fault.Internal, "HistoryDamaged", fault.T(
 			"The history database %s is damaged.", "历史数据库 %s 已损坏。", s.cfg.Path)).
 			WithHint(fault.T("Restore it from a backup, or move it away to start a new one.", "请从备份恢复，或将其移走以新建。")).Because(err)
+	case sqlite3.SQLITE_IOERR:
+		return fault.New(fault.Unavailable, "DiskFailing", fault.T(
+			"The disk of the history database %s reports errors, or has no room for its files.", "历史数据库 %s 所在磁盘报告错误，或已无空间存放其文件。", s.cfg.Path)).
+			WithHint(fault.T("Look at the kernel's log (dmesg) and the disk.", "请查看内核日志（dmesg）并检查磁盘。")).Because(err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fault.New(fault.Unavailable, "HistoryBusy", fault.T(
 			"The history database is busy.", "历史数据库繁忙。")).Because(err)

@@ -17,7 +17,7 @@ func TestACourseTellsHowRanksGotOn(t *testing.T) {
 	told := func() link.Course {
 		var said link.Ranks
 		p.fill(&said)
-		return said.Course
+		return said.Pace.Course
 	}
 	step := func(n int64, after time.Duration) {
 		now = now.Add(after)
@@ -76,14 +76,14 @@ func TestWhatIsPrintedIsNoStepWhereItIsAnEpoch(t *testing.T) {
 		p.Feed(nil, []byte(line))
 		p.look()
 	}
-	if said := now(); said.Step != 0 || said.Pace.Steps != 0 || said.Course.First != 0 || !said.Watched || !said.Printed {
+	if said := now(); said.Step != 0 || said.Pace.Steps != 0 || said.Pace.Course.First != 0 || !said.Watched || !said.Printed {
 		t.Errorf("%+v", said)
 	}
 	for _, line := range []string{" 50%| | 500/1000 [00:01<00:99, 1it/s]\n", " 50%| | 507/1000 [00:01<00:99, 1it/s]\n"} { // a bar takes over at once
 		p.Feed(nil, []byte(line))
 		p.look()
 	}
-	if said := now(); said.Step != 507 || said.Course.First != 501 {
-		t.Errorf("step %d, the first %d", said.Step, said.Course.First)
+	if said := now(); said.Step != 507 || said.Pace.Course.First != 501 {
+		t.Errorf("step %d, the first %d", said.Step, said.Pace.Course.First)
 	}
 }

@@ -111,7 +111,7 @@ func (p *Progress) fill(said *link.Ranks) {
 	defer p.mu.Unlock()
 	said.Step, said.Watched, said.Own, said.Printed = p.slowest(), p.stall.watched(), p.own.told(p.now.FirstRank), p.printed
 	said.Hung, said.HungAt = p.hung, p.hungAt
-	said.Course = p.course.told(&p.stall, p.printed)
+	said.Pace.Course = p.course.told(&p.stall, p.printed)
 }
 
 // least is the newest step that all local ranks made, as far as is known.

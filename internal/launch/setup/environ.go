@@ -78,6 +78,9 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		env.set("USER", r.Project)
 		env.set("LOGNAME", r.Project)
 	}
+	if home := HomeOf(dir, r); home != "" {
+		env.set("HOME", home)
+	}
 	names := make([]string, 0, len(r.HyperParameters))
 	for name := range r.HyperParameters {
 		names = append(names, name)

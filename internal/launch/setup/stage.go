@@ -24,6 +24,9 @@ func (s *Supplies) Stage(g link.Generation, at RankPlace) (out Stage, err error)
 	if out.Dir, err = s.at.WorkDir(s.at.Replica); err != nil {
 		return out, err
 	}
+	if home := HomeOf(s.at.Dir, s.at.Replica); home != "" && s.at.Replica.Code == nil {
+		out.Dir = home
+	}
 	if out.Replica, err = fill(s.at.Replica, s.at.Dir, s.at.Place.link(), g); err != nil {
 		return out, fmt.Errorf("recipe: %w", err)
 	}

@@ -77,6 +77,8 @@ var table = map[string]Rule{
 	"listTaskCheckpoints": {All, All, Own, Own, read, true},
 	"readCheckpointRank":  {All, All, Own, Own, read, true},
 	"listTaskOutputs":     {All, All, Own, Own, read, true},
+	"listTaskMetrics":     {All, All, Own, Own, read, true},
+	"readTaskMetrics":     {All, All, Own, Own, read, true},
 	"readTaskOutput":      {All, All, Own, Own, read, true},
 	"previewPlacement":    {All, All, Own, Own, read, false},
 	"previewRecipe":       {All, All, Own, Own, read, false},
@@ -88,6 +90,8 @@ var table = map[string]Rule{
 	"cordonNode":          {All, All, none, none, power, false},
 	"uncordonNode":        {All, All, none, none, power, false},
 	"drainNode":           {All, All, none, none, power, false},
+	"testNode":            {All, All, none, none, power, false},
+	"faultNode":           {All, All, none, none, power, false},
 	"lostNode":            {All, All, none, none, power, false},
 }
 
@@ -135,6 +139,9 @@ func (r *Rules) Add(row api.KindInfo, a Kind) {
 
 // AsGet lets who may get one of a kind ask a further question about it.
 func (r *Rules) AsGet(id string, kind api.Kind) { r.by[id] = r.by["get"+string(kind)] }
+
+// AsWrite lets who may change one of a kind do a further thing with it.
+func (r *Rules) AsWrite(id string, kind api.Kind) { r.by[id] = r.kinds[kind].Write }
 
 // The rules of reading that most kinds have: what is everybody's, and what belongs to projects or people.
 var (

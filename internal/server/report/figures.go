@@ -16,7 +16,7 @@ import (
 // FiguresView is how well the tasks of a project, or of all projects, do together.
 type FiguresView struct {
 	Running       int                `json:"running" doc:"Tasks that run and were measured."`
-	Figures       map[string]float64 `json:"figures" doc:"Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time that failures did not take). A figure that no task has is absent."`
+	Figures       map[string]float64 `json:"figures" doc:"Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time in which they made new steps; of tasks that tell their steps). A figure that no task has is absent."`
 	Goals         map[string]float64 `json:"goals" doc:"What the platform aims at: device_use and mfu above it, recovery_seconds below it."`
 	Interruptions api.Interruptions  `json:"interruptions" doc:"What failures cost the tasks that are not in the archive, together."`
 }
@@ -66,11 +66,12 @@ func (s *Figures) sumFigures(ctx context.Context, c *rest.Call) (*rest.Reply, er
 
 // figureSums adds up tasks.
 type figureSums struct {
-	now         time.Time
-	tasks       int
-	running     *group
-	failures    api.Interruptions
-	whole, lost time.Duration
+	now       time.Time
+	tasks     int
+	running   *group
+	failures  api.Interruptions
+	effective time.Duration
+	whole     time.Duration
 }
 
 func newFigureSums(now time.Time) *figureSums {
@@ -82,15 +83,16 @@ func (f *figureSums) add(status *api.TrainingTaskStatus) {
 		f.tasks++
 		f.running.add(status)
 	}
-	whole, lost := status.Times(f.now)
-	f.whole += whole
-	f.lost += lost
+	if effective, whole, ok := status.Times(f.now); ok {
+		f.effective, f.whole = f.effective+effective, f.whole+whole
+	}
 	in := status.Interruptions
 	if in == nil {
 		return
 	}
 	f.failures.Count += in.Count
 	f.failures.LostSteps += in.LostSteps
+	f.failures.Untold += in.Untold
 	f.failures.LostTime += in.LostTime
 	f.failures.Recovered += in.Recovered
 	for cause, n := range in.Causes {
@@ -112,7 +114,7 @@ func (f *figureSums) view() FiguresView {
 		out.Figures["recovery_seconds"] = mean.Seconds()
 	}
 	if f.whole > 0 {
-		out.Figures["effective_time"] = 1 - float64(f.lost)/float64(f.whole)
+		out.Figures["effective_time"] = float64(f.effective) / float64(f.whole)
 	}
 	return out
 }

@@ -95,7 +95,7 @@ func (s *Outputs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	if blob.CheckKey(key) != nil {
 		return nil, noOutput(file)
 	}
-	r, info, err := s.open(ctx, key, c.Query.Yes("unverified"))
+	r, info, err := openOutput(ctx, s.blob, key, c.Query.Yes("unverified"))
 	if fault.Is(err, fault.NotFound) {
 		return nil, noOutput(file)
 	} else if err != nil {
@@ -140,12 +140,12 @@ type asIs struct{ io.ReadSeekCloser }
 
 func (asIs) Err() error { return nil }
 
-func (s *Outputs) open(ctx context.Context, key string, unverified bool) (readable, blob.Info, error) {
+func openOutput(ctx context.Context, b blob.Store, key string, unverified bool) (readable, blob.Info, error) {
 	if unverified {
-		r, info, err := s.blob.Open(ctx, key)
+		r, info, err := b.Open(ctx, key)
 		return asIs{r}, info, err
 	}
-	return sealed.Open(ctx, s.blob, key)
+	return sealed.Open(ctx, b, key)
 }
 
 // ranged holds back the library's own words about what cannot be served: refusals have one shape. The answer begins with

@@ -81,7 +81,7 @@ func (s *Verbs) stopTask(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 		return nil, err
 	}
 	c.Note.Before(task)
-	next, rev, err := s.desk.edit(ctx, task, func(t *api.TrainingTask) bool {
+	next, rev, err := s.desk.edit(store.Urgent(ctx), task, func(t *api.TrainingTask) bool {
 		if t.Spec.Stop || t.Status.Phase.Finished() && !t.Spec.Restore.Due(t.Status.Attempt) {
 			return false
 		}

@@ -31,14 +31,8 @@ func (t *Turn) Pace() {
 		wait = every - t.Now.Sub(old.At)
 	}
 	if sum.Seconds > 0 && (t.After.Pace == nil || wait <= 0 || ends) {
-		step, _ := t.slowest("", t.After.Generation)
-		for i := range t.Members {
-			if m := &t.Members[i]; m.Said.Printed && m.Said.Generation == int64(t.After.Generation) {
-				step = max(step, m.Said.Step) // others say nothing
-			}
-		}
 		t.After.Pace, t.Changed, wait = paceFrom(sum, ranks, peak), true, every
-		t.After.Pace.At, t.After.Pace.Step = t.Now, step
+		t.After.Pace.At, t.After.Pace.Step = t.Now, t.progress("", t.After.Generation).step
 	}
 	if !ends {
 		t.wakeIn(max(wait, stepLook))

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/diagnose"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -102,30 +104,75 @@ func (t *Turn) interrupted(in *api.Interruptions, role string, failed time.Time)
 	if failed.IsZero() || failed.After(t.Now) {
 		failed = t.Now
 	}
-	if r := openRecovery(in); r != nil {
+	r := openRecovery(in)
+	if r != nil && r.RunningAt != nil {
+		t.follow(in, r) // they may have come further since it was looked
+	}
+	if r != nil && r.EndedAt == nil {
 		if failed.Before(r.FailedAt) {
 			failed = r.FailedAt
 		}
 		endRecovery(in, r, failed)
 	}
-	in.Last = append(in.Last, api.Recovery{Role: role, Step: t.farthest(role), FailedAt: failed, SeenAt: t.Now})
+	next := api.Recovery{Role: role, FailedAt: failed, SeenAt: t.Now}
+	next.Made = t.farthest(role)
+	if next.Step = next.Made; role == "" && t.Before.Time != nil {
+		next.Step = max(next.Step, t.Before.Time.Step)
+	}
+	if r != nil && r.Role == role && !r.Passed {
+		next.Step = max(next.Step, r.Step)
+		if r.LostSteps == nil { // nobody made a step since: what was lost then still is
+			next.Made = max(next.Made, r.Made)
+		}
+	}
+	in.Last = append(in.Last, next)
 	in.Last = in.Last[max(0, len(in.Last)-api.MaxRecoveries):]
 	return in.Newest()
 }
 
 // attributed knows who is at fault: of the recovery that waits for that, or of a new one.
 func (t *Turn) attributed(in *api.Interruptions, f *api.ReplicaFailure) {
-	failed, role := f.At.Add(-t.silence(f)), t.Alone(f.Role)
+	role := t.Alone(f.Role)
+	failed, found := t.failedAt(f, role)
 	r := openRecovery(in)
 	if r == nil || r.OpenedAt != nil {
 		r = t.interrupted(in, role, failed)
+		r.Found = found
 	} else if failed.Before(r.FailedAt) && !failed.IsZero() {
-		r.FailedAt = failed
+		r.FailedAt, r.Found = failed, found
 	}
 	uncount(in, r)
-	r.Role, r.Cause, r.Step, r.AttributedAt = role, cmp.Or(f.Cause, f.Reason), max(r.Step, t.farthest(role)), t.at()
+	r.Role, r.Cause, r.AttributedAt = role, cmp.Or(f.Cause, f.Reason), t.at()
+	r.Made = max(r.Made, t.farthest(role))
+	r.Step = max(r.Step, r.Made)
 	r.Action, r.Replica, r.Rank, r.Node = f.Action, f.Replica, f.Rank, f.Node
 	count(in, r.Cause)
+}
+
+// failedAt is when what failed did. Of a launcher that is lost nobody knows but its engine, which may find it much later: it was well when
+// the gang last got on. found: even that is not known.
+func (t *Turn) failedAt(f *api.ReplicaFailure, role string) (at time.Time, found bool) {
+	if at = f.At.Add(-t.silence(f)); f.Rank != nil || f.Reason != engine.ReasonLauncherLost {
+		return at, false
+	}
+	seen := t.seen(role)
+	switch {
+	case seen.IsZero():
+		return at, true
+	case seen.Before(at) || at.IsZero():
+		return seen, false
+	}
+	return at, false
+}
+
+// seen is when the gang, or a role that is alone, was last seen to get on; zero: nobody tells.
+func (t *Turn) seen(role string) (at time.Time) {
+	for i := range t.Members {
+		if m := &t.Members[i]; t.Alone(m.Role) == role && m.Said.Pace.Course.First > 0 && m.Said.Pace.Course.LastAt.After(at) {
+			at = m.Said.Pace.Course.LastAt
+		}
+	}
+	return at
 }
 
 func count(in *api.Interruptions, cause string) {
@@ -171,9 +218,10 @@ func endRecovery(in *api.Interruptions, r *api.Recovery, at time.Time) {
 	}
 }
 
-// recovered ends it well.
+// recovered ends it well: training has passed the step that it had reached.
 func (t *Turn) recovered(in *api.Interruptions, r *api.Recovery, at time.Time) {
 	endRecovery(in, r, at)
+	r.Passed = true
 	in.Recovered++
 	if in.Phases == nil {
 		in.Phases = map[string]api.Duration{}
@@ -193,11 +241,15 @@ func (t *Turn) advance(in *api.Interruptions, r *api.Recovery) (changed bool) {
 		if r.AttributedAt == nil { // the generation changed anyway; nobody asks any more whose fault it was
 			r.AttributedAt = t.at()
 		}
-		in.LostSteps += max(r.Step-r.Restore, 0)
 		changed = true
 	}
 	if t.After.Phase.Finished() {
-		endRecovery(in, r, t.Now)
+		if r.RunningAt != nil {
+			t.follow(in, r)
+		}
+		if r.EndedAt == nil {
+			endRecovery(in, r, t.Now)
+		}
 		return true
 	}
 	if t.After.Phase != api.PhaseRunning || r.OpenedAt == nil {
@@ -206,29 +258,61 @@ func (t *Turn) advance(in *api.Interruptions, r *api.Recovery) (changed bool) {
 	if r.RunningAt == nil {
 		r.RunningAt, r.Kept, changed = t.at(), t.kept(r.Role, generation), true
 	}
-	step, at := t.slowest(r.Role, generation)
-	if r.SteppedAt == nil && step > r.Restore {
-		if at.IsZero() || at.After(t.Now) {
-			at = t.Now
-		}
-		r.SteppedAt, changed = &at, true
-	}
-	if r.Step == 0 || (r.SteppedAt != nil && step >= r.Step) {
-		end := t.Now
-		if r.SteppedAt != nil && r.Step <= r.Restore+1 {
-			end = *r.SteppedAt // its first step was the one that was lost
-		}
-		t.recovered(in, r, end)
+	if r.Step == 0 { // no step was told before: that they run is all that can be known
+		endRecovery(in, r, t.Now)
+		in.Untold++
+		t.tell(false, "RunsAgain", "runs-"+r.Role+strconv.Itoa(r.Generation), fault.T(
+			"All ranks run again, %.2f s after the failure. They had told no steps: what was lost is not known.", "故障 %.2f 秒后全部进程重新运行。故障前未上报步数，损失未知。", r.EndedAt.Sub(r.FailedAt).Seconds()))
 		return true
 	}
-	t.wakeIn(stepLook)
+	if stepped, ended := t.follow(in, r); stepped || ended {
+		changed = true
+	}
+	if r.EndedAt == nil {
+		t.wakeIn(stepLook)
+	}
 	return changed
 }
 
-// farthest is the newest step that any launcher of the role, or of the others, told of.
+// follow notes how far the ranks of a recovery are: that they made a step, and that it is over.
+func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bool) {
+	p := t.progress(r.Role, r.Generation)
+	if r.SteppedAt == nil && p.begun {
+		at := t.notAfter(p.firstAt)
+		r.SteppedAt, stepped = &at, true
+		if p.first > 0 { // whatever it was told to go on from
+			r.Restore = p.first - 1
+		}
+		lost := max(r.Made-r.Restore, 0)
+		r.LostSteps, in.LostSteps = &lost, in.LostSteps+lost
+	}
+	if r.SteppedAt == nil || p.step <= r.Step {
+		return stepped, false
+	}
+	end := *r.SteppedAt // its first step was a new one
+	if r.Step > r.Restore {
+		if end = t.notAfter(p.lastAt); end.Before(*r.SteppedAt) {
+			end = *r.SteppedAt
+		}
+	}
+	t.recovered(in, r, end)
+	return stepped, true
+}
+
+// notAfter holds a time of another machine's clock to ours; one that is not known is now.
+func (t *Turn) notAfter(at time.Time) time.Time {
+	if at.IsZero() || at.After(t.Now) {
+		return t.Now
+	}
+	return at
+}
+
+// farthest is the newest step that any launcher of the role, or of the others, told of. Before its ranks tell one a launcher says where
+// they were told to go on from: that counts where they told steps before.
 func (t *Turn) farthest(role string) (step int64) {
+	tells := t.Before.Time != nil && t.Before.Time.Step > 0
 	for i := range t.Members {
-		if m := &t.Members[i]; t.Alone(m.Role) == role && !m.Said.Printed { // where such a script goes on from is its own affair
+		if m := &t.Members[i]; t.Alone(m.Role) == role && (tells || !m.Said.SteppedAt.IsZero()) {
 			step = max(step, m.Said.Step)
 		}
 	}
@@ -245,26 +329,50 @@ func (t *Turn) kept(role string, generation int) (n int) {
 	return n
 }
 
-// slowest is the step that every rank of the generation has reached, and when the last of them made its
-// first; a launcher of another generation has not begun.
-func (t *Turn) slowest(role string, generation int) (step int64, first time.Time) {
+// progress is how far the ranks of a generation are, together.
+type progress struct {
+	step    int64     // that all of them have made
+	begun   bool      // each has made one in this generation
+	first   int64     // the first that one of them made; 0: not known
+	firstAt time.Time // when the last of them had made its first
+	lastAt  time.Time // when they were last seen to get on; zero: not known
+	stalled time.Duration
+	// patience is how long they may take for a step; 0: not known yet.
+	patience time.Duration
+	pausing  bool
+}
+
+// progress adds up what launchers tell of a role that starts again by itself, or of the others. A launcher of another generation has not
+// begun. Where ranks are followed by what they print, mostly only the first does: the others say nothing.
+func (t *Turn) progress(role string, generation int) (p progress) {
+	printed := t.Members.Any(func(m *gang.Member) bool { return m.Said.Printed && t.Alone(m.Role) == role })
 	none := true
 	for i := range t.Members {
 		m := &t.Members[i]
-		if t.Alone(m.Role) != role {
+		if t.Alone(m.Role) != role || printed && !m.Said.Watched {
 			continue
 		}
 		if m.Said.Generation != int64(generation) {
-			return 0, time.Time{}
+			return progress{}
 		}
-		if none || m.Said.Step < step {
-			step, none = m.Said.Step, false
+		c := &m.Said.Pace.Course
+		stepped := !m.Said.SteppedAt.IsZero()
+		if none {
+			p.step, p.begun, none = m.Said.Step, stepped, false
 		}
-		if m.Said.SteppedAt.After(first) {
-			first = m.Said.SteppedAt
+		p.step, p.begun = min(p.step, m.Said.Step), p.begun && stepped
+		if c.First > 0 && (p.first == 0 || c.First < p.first) {
+			p.first = c.First
 		}
+		if m.Said.SteppedAt.After(p.firstAt) {
+			p.firstAt = m.Said.SteppedAt
+		}
+		if c.LastAt.After(p.lastAt) {
+			p.lastAt = c.LastAt
+		}
+		p.stalled, p.patience, p.pausing = max(p.stalled, c.Stalled), max(p.patience, c.Patience), p.pausing || c.Pausing
 	}
-	return step, first
+	return p
 }
 
 // recoveredText tells how long it took.
@@ -282,7 +390,10 @@ func recoveredText(r *api.Recovery) fault.Text {
 		en, zh = en+kept.EN, zh+kept.ZH
 	}
 	whole := max(r.EndedAt.Sub(r.FailedAt), 0).Seconds()
-	lost := max(r.Step-r.Restore, 0)
+	lost := int64(0)
+	if r.LostSteps != nil {
+		lost = *r.LostSteps
+	}
 	again := fault.T("%d [step was|steps were] made again.", "重算 %d 步。", lost)
 	return fault.Text{
 		EN: fmt.Sprintf("Recovered in %.2f s:%s %s", whole, en, again.EN),

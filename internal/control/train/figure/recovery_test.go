@@ -16,7 +16,7 @@ func TestAReloadIsKnownAsOne(t *testing.T) {
 		after := *before
 		after.Generation, after.Rendezvous = before.Generation+1, &api.Rendezvous{Restore: 7, Origin: origin}
 		f := Turn{Terms: gang.Terms{Task: &api.TrainingTask{Status: *before}}, Before: before, After: &after, Now: now}
-		in := &api.Interruptions{Last: []api.Recovery{{Step: 9, FailedAt: now, SeenAt: now}}}
+		in := &api.Interruptions{Last: []api.Recovery{{RecoverySteps: api.RecoverySteps{Step: 9}, FailedAt: now, SeenAt: now}}}
 		if f.advance(in, in.Newest()); in.Last[0].Reloaded != (origin != nil) || in.Last[0].Restore != 7 {
 			t.Errorf("%+v", in.Last[0])
 		}

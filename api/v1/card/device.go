@@ -1,9 +1,9 @@
-package v1
+package card
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -128,8 +128,8 @@ type DeviceOrder struct {
 	At     time.Time `json:"at"`
 }
 
-// DeviceFaultKinds are the faults that a drill may have, beside xid-N.
-var DeviceFaultKinds = []string{"lost", "silent", "ecc", "pages", "rows", "recovery", "throttle", "nvlink", "pcie"}
+// FaultKinds are the faults that a drill may have, beside xid-N.
+var FaultKinds = []string{"lost", "silent", "ecc", "pages", "rows", "recovery", "throttle", "nvlink", "pcie"}
 
 var xidKind = regexp.MustCompile(`^xid-([1-9][0-9]{0,2})$`)
 
@@ -143,133 +143,45 @@ func XidOf(kind string) (code int, ok bool) {
 	return code, err == nil
 }
 
-// Health is what is known of a device's health; nil: it was never at fault.
-func (n *Node) Health(device int) *DeviceHealth {
-	for i := range n.Status.Devices {
-		if n.Status.Devices[i].Device == device {
-			return &n.Status.Devices[i]
+// Of is what is known of a device's health; nil: it was never at fault.
+func Of(list []DeviceHealth, device int) *DeviceHealth {
+	for i := range list {
+		if list[i].Device == device {
+			return &list[i]
 		}
 	}
 	return nil
 }
 
-// ClosedByHealth is the mask of devices that take no work because they are, or may be, not well.
-func (n *Node) ClosedByHealth() (mask uint64) {
-	for i := range n.Status.Devices {
-		if h := &n.Status.Devices[i]; h.Closed() && h.Device >= 0 && h.Device < 64 {
+// Closed is the mask of devices that take no work because they are, or may be, not well.
+func Closed(list []DeviceHealth) (mask uint64) {
+	for i := range list {
+		if h := &list[i]; h.Closed() && h.Device >= 0 && h.Device < 64 {
 			mask |= 1 << h.Device
 		}
 	}
 	return mask
 }
 
-// Order is the newest order about a device; nil: none.
-func (s *NodeSpec) Order(device int) *DeviceOrder {
-	for i := range s.DeviceOrders {
-		if s.DeviceOrders[i].Device == device {
-			return &s.DeviceOrders[i]
+// OrderOf is the newest order about a device; nil: none.
+func OrderOf(list []DeviceOrder, device int) *DeviceOrder {
+	for i := range list {
+		if list[i].Device == device {
+			return &list[i]
 		}
 	}
 	return nil
 }
 
-// Give writes an order down in place of the device's former one.
-func (s *NodeSpec) Give(o DeviceOrder) {
-	list := make([]DeviceOrder, 0, len(s.DeviceOrders)+1)
-	placed := false
-	for _, old := range s.DeviceOrders {
-		switch {
-		case old.Device == o.Device:
-			continue
-		case !placed && old.Device > o.Device:
-			list, placed = append(list, o), true
+// Give is the list with an order in place of the device's former one, by device.
+func Give(list []DeviceOrder, o DeviceOrder) []DeviceOrder {
+	out := make([]DeviceOrder, 0, len(list)+1)
+	for _, old := range list {
+		if old.Device != o.Device {
+			out = append(out, old)
 		}
-		list = append(list, old)
 	}
-	if !placed {
-		list = append(list, o)
-	}
-	s.DeviceOrders = list
-}
-
-// DeviceReading is what the tools of a device's maker and the kernel say of it at one moment. What they can't say is nil.
-type DeviceReading struct {
-	At       time.Time
-	UUID     string
-	Bus      string // its PCI address: 0000:3b:00.0
-	Lost     bool   // it does not answer, or is no longer there
-	Says     string // what the tool said of it
-	Silent   time.Duration
-	Slowed   time.Duration // how long its hardware has held it back
-	Throttle []string      // why its clocks are lower now, by the hardware's or the driver's words
-	ECC      ReadingECC
-	Repair   ReadingRepair
-	NVLink   ReadingNVLink
-	PCIe     ReadingPCIe
-}
-
-// ReadingECC are memory errors: volatile since the driver was loaded, aggregate since it was made.
-type ReadingECC struct {
-	VolatileCorrected, VolatileUncorrected   *int64
-	AggregateCorrected, AggregateUncorrected *int64
-}
-
-// ReadingRepair is what became of bad memory, and what the driver asks for.
-type ReadingRepair struct {
-	PagesSingle, PagesDouble       *int64 // retired for many corrected, or for uncorrected errors
-	RowsCorrected, RowsUncorrected *int64
-	Pending                        bool   // the next reset takes bad memory out of use
-	Failed                         bool   // bad memory could not be taken out of use
-	Recovery                       string // "": none is asked for, or the driver can't say
-	KnowsRecovery                  bool   // the driver can say
-}
-
-// ReadingNVLink are errors of all links together.
-type ReadingNVLink struct {
-	Links, Down           *int64
-	Replay, Recovery, CRC *int64
-}
-
-// ReadingPCIe are errors of the PCIe link: what the device counted, and the kernel's (AER).
-type ReadingPCIe struct {
-	Replays                    *int64
-	Corrected, NonFatal, Fatal *int64
-}
-
-// KernelLine is a line of the kernel's own log about a device.
-type KernelLine struct {
-	Boot     string
-	Sequence uint64
-	At       time.Time
-	Bus      string // 0000:3b:00.0
-	Xid      int
-	Text     string
-}
-
-// SameBus says that two PCI addresses are of one device; functions count where both name one.
-func SameBus(a, b string) bool {
-	a, b = busWords(a), busWords(b)
-	if a == "" || b == "" {
-		return false
-	}
-	da, fa, _ := strings.Cut(a, ".")
-	db, fb, _ := strings.Cut(b, ".")
-	return da == db && (fa == "" || fb == "" || fa == fb)
-}
-
-// busWords makes 00000000:3B:00.0, 0000:3b:00 and PCI:0000:3b:00 one form.
-func busWords(s string) string {
-	s = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "pci:")
-	parts := strings.Split(s, ":")
-	if len(parts) == 2 {
-		parts = append([]string{"0"}, parts...)
-	}
-	if len(parts) != 3 {
-		return ""
-	}
-	domain, err := strconv.ParseUint(parts[0], 16, 32)
-	if err != nil {
-		return ""
-	}
-	return strconv.FormatUint(domain, 16) + ":" + parts[1] + ":" + parts[2]
+	out = append(out, o)
+	slices.SortFunc(out, func(a, b DeviceOrder) int { return a.Device - b.Device })
+	return out
 }

@@ -1,4 +1,4 @@
-package app
+package restore
 
 import (
 	"fmt"
@@ -44,7 +44,8 @@ func say(cmd *cobra.Command, w io.Writer, en, zh string, args ...any) {
 	fmt.Fprintln(w, fault.T(en, zh, args...).In(cli.Language(cmd)))
 }
 
-func restoreCommand() *cobra.Command {
+// Command is `fermi restore`.
+func Command() *cobra.Command {
 	var dir, secretKey, unfinished string
 	var lock unlocking
 	settings := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -79,7 +80,7 @@ func restoreCommand() *cobra.Command {
 				return err
 			}
 			defer f.Close()
-			sum, err := Restore(cmd.Context(), body, how)
+			sum, err := Make(cmd.Context(), body, how)
 			if err != nil {
 				return err
 			}
@@ -87,7 +88,7 @@ func restoreCommand() *cobra.Command {
 			if !sum.Sealed() {
 				say(cmd, err1, "The backup was made by fermi %s, which wrote no checksums: whether it is as it was written is not known.", "该备份由 fermi %s 创建，不含校验和：无法确认与写入时一致。", sum.Version)
 			}
-			keep := filepath.Join(dir, secretKeyFile)
+			keep := filepath.Join(dir, keyFile)
 			switch {
 			case how.Key == nil && len(sum.SecretKeys) > 0:
 				say(cmd, err1, "The backup holds no secret.key. Put the one of the old folder (fingerprint %s) to %s (mode 0600) before the first start, or set all secrets again.",
@@ -95,9 +96,9 @@ func restoreCommand() *cobra.Command {
 			case how.Key == nil:
 				say(cmd, err1, "The backup holds no secret.key. Put the one of the old folder to %s (mode 0600) before the first start, or set all secrets again.",
 					"备份不含 secret.key。请在首次启动前将原目录中的该文件放到 %s（权限 0600），否则须重新设置全部密钥。", keep)
-			case otherKey(how.Key, sum.SecretKeys):
+			case OtherKey(how.Key, sum.SecretKeys):
 				say(cmd, err1, "WARNING: %s (fingerprint %s) is not the key that sealed the secrets of this backup (%s): they will not open. Put the right one to %s before the first start.",
-					"警告：%s（指纹 %s）不是加密该备份中密钥的 secret.key（%s），将无法解开。请在首次启动前将正确的文件放到 %s。", secretKey, printsOf(how.Key)[0], sum.SecretKeys[0], keep)
+					"警告：%s（指纹 %s）不是加密该备份中密钥的 secret.key（%s），将无法解开。请在首次启动前将正确的文件放到 %s。", secretKey, Prints(how.Key)[0], sum.SecretKeys[0], keep)
 			}
 			if !asked {
 				say(cmd, err1, "At the first start tasks that waited wait on, and tasks that ran go on from their last checkpoint. To stop them instead, restore with --unfinished stop-running or --unfinished stop.",
@@ -118,8 +119,8 @@ func restoreCommand() *cobra.Command {
 	return cmd
 }
 
-// verifyCommand stands below `fermi backup`; it needs no server.
-func verifyCommand() *cobra.Command {
+// VerifyCommand stands below `fermi backup`; it needs no server.
+func VerifyCommand() *cobra.Command {
 	var lock unlocking
 	cmd := &cobra.Command{
 		Use: "verify FILE", Short: cli.Both("Read a backup and say whether it is whole", "读取备份并检查是否完整"), Args: cobra.ExactArgs(1),
@@ -145,12 +146,4 @@ func verifyCommand() *cobra.Command {
 	}
 	lock.bind(cmd.Flags())
 	return cmd
-}
-
-// Join adds the verbs that run a part of the platform to those of the client, each in its place.
-func Join(root *cobra.Command, version string) {
-	root.AddCommand(Commands(version)...)
-	if backup, _, err := root.Find([]string{"backup"}); err == nil && backup != root {
-		backup.AddCommand(verifyCommand())
-	}
 }
