@@ -123,6 +123,9 @@ e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 e2e-disk: build ## full disks, file names used up, I/O errors, damaged files (root); FERMI_DAMAGES (500) flips and cuts of a data folder and as many of a backup
 	@FERMI_DAMAGES=$${FERMI_DAMAGES-500} scripts/suite.sh e2e-disk go test -v -count=1 -timeout 60m ./test/disk
 
+e2e-silence: build ## one of four replicas, or all of one zone's, frozen or killed, FERMI_SILENCE (50) drills from FERMI_SILENCE_SEED (1) on; as many pauses and kills of the server and busy loops that lose nobody (root)
+	@FERMI_SILENCE=$${FERMI_SILENCE:-50} scripts/suite.sh e2e-silence go test -v -count=1 -timeout 120m ./test/silence
+
 e2e-upgrade: build ## data folders of earlier releases, taken over by this one; their programs are built from their commits, once (root, git history); FERMI_UPGRADE=sample: the newest release, killed
 	@scripts/suite.sh e2e-upgrade go test -v -count=1 -timeout 30m ./test/upgrade/...
 

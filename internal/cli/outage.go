@@ -31,7 +31,10 @@ func (a *app) outageCommand() *cobra.Command {
 				return s.data(out)
 			}
 			putLine(s.out, s.t("Without %s %d [task|tasks] would start elsewhere and %d would wait.", "失去 %s 后，%d 个任务可在别处启动，%d 个需等待。", clean(out.Zone), out.Move, out.Wait))
-			if err := writeTable(s.out, outageColumns, s.outageRows(out.Items), s.lang, screenOf(s.out)); err != nil {
+			if len(out.Items) > 0 {
+				err = writeTable(s.out, outageColumns, s.outageRows(out.Items), s.lang, screenOf(s.out))
+			}
+			if err != nil {
 				return err
 			}
 			if out.More > 0 {

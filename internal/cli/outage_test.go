@@ -10,12 +10,12 @@ import (
 func TestZoneOutage(t *testing.T) {
 	f := newFake(t)
 	f.lost = api.Outage{Zone: "beijing-1", Items: []api.OutageTask{}}
-	check(t, f.fermi(t, "", "zone", "outage", "beijing-1"), result{out: "Without beijing-1 0 tasks would start elsewhere and 0 would wait.\n"})
+	check(t, f.fermi(t, "", "zone", "outage", "beijing-1", "--preview"), result{out: "Without beijing-1 0 tasks would start elsewhere and 0 would wait.\n"})
 	f.lost = api.Outage{Zone: "beijing-1", Move: 1, Wait: 1, More: 3, Items: []api.OutageTask{
 		{Project: "lab", Name: "gpt", Replicas: 4, Lost: 2, To: map[string]int{"shanghai-1": 1, "beijing-2": 3}},
 		{Project: "lab", Name: "big", Replicas: 9, Lost: 9, Reason: "DevicesBusy", Message: fault.T("All busy.", "全忙。")},
 	}}
-	check(t, f.fermi(t, "", "zone", "outage", "beijing-1"), result{out: `Without beijing-1 1 task would start elsewhere and 1 would wait.
+	check(t, f.fermi(t, "", "zone", "outage", "beijing-1", "--preview"), result{out: `Without beijing-1 1 task would start elsewhere and 1 would wait.
 TASK     REPLICAS  LOST  GOES TO, OR WHY IT WAITS
 lab/gpt         4     2  beijing-2 × 3, shanghai-1 × 1
 lab/big         9     9  All busy. [DevicesBusy]

@@ -226,7 +226,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/nodes/{name}/fault": {
+    "/api/v1/nodes/{name}/lost": {
         parameters: {
             query?: never;
             header?: never;
@@ -235,25 +235,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Drill: act as if a device had this fault. It is closed, what runs on it saves and leaves, it is tested, and returns or is kept out. */
-        post: operations["faultNode"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/nodes/{name}/test": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Test devices that were closed for a fault again: they were repaired. */
-        post: operations["testNode"];
+        /** Say that the machine is gone: what ran there is given up at once, its devices hold nothing any more, and new work is kept away until it is uncordoned. */
+        post: operations["lostNode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -781,40 +764,6 @@ export interface paths {
         };
         /** The log, as text or as Server-Sent Events. */
         get: operations["readTaskLog"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/training-tasks/{name}/metrics": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** The curves of the task: what ranks report or print, step times, use of devices, cores and memory. */
-        get: operations["listTaskMetrics"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/training-tasks/{name}/metrics/points": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Points of chosen curves. Where there are more than asked for, the lowest and highest of each part stay. */
-        get: operations["readTaskMetrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1669,43 +1618,6 @@ export interface components {
         CredentialRef: {
             secret: string;
         };
-        Curve: {
-            /**
-             * Format: int64
-             * @description The newest one in it.
-             */
-            generation: number;
-            name: string;
-            notFinite?: components["schemas"]["NotFinite"][] | null;
-            /** Format: int64 */
-            rank?: number;
-            /** @description role-index, where it is of a whole replica. */
-            replica?: string;
-            role: string;
-            steps: number[] | null;
-            /**
-             * Format: int64
-             * @description Points of the curve that are not kept any more: of such long ones, lowest and highest are.
-             */
-            thinned?: number;
-            /** @description Unix milliseconds. */
-            times: number[] | null;
-            /**
-             * Format: int64
-             * @description Points in the span; those that are not here lie between the lowest and highest beside them.
-             */
-            total: number;
-            /** @description null where it is no finite number: notFinite says which. */
-            values: (number | null)[] | null;
-        };
-        CurveName: {
-            generations: number[] | null;
-            name: string;
-            /** @description That have it; none where it is of whole replicas. */
-            ranks?: number[] | null;
-            /** @description role-index; that have it. */
-            replicas: string[] | null;
-        };
         DataPlace: {
             /**
              * @description As 2Ti.
@@ -2119,6 +2031,29 @@ export interface components {
             /** @description https://…, ssh://… or git@host:path; never with a password. */
             url: string;
         };
+        Hold: {
+            /** @description Of the machine when it was given up; nothing outlives another one. */
+            bootId?: string;
+            /** @description By index. */
+            devices?: number[] | null;
+            /**
+             * Format: date-time
+             * @description When its launcher said something for the last time.
+             */
+            heard: string;
+            /** @description The name of whose replica it is. */
+            name?: string;
+            /** @description The id of whose replica it is. */
+            owner: string;
+            project?: string;
+            /** @description LauncherSilent: it was replaced or is taken for lost; NodeLost: an operator said so. */
+            reason: string;
+            /** @description An operator said that it is gone, or its machine was restarted: its devices are open. */
+            released?: boolean;
+            replica: string;
+            /** Format: date-time */
+            since: string;
+        };
         Identity: {
             /** Format: date-time */
             expiresAt?: string;
@@ -2392,17 +2327,6 @@ export interface components {
             spec: components["schemas"]["NodeSpec"];
             status?: components["schemas"]["NodeStatus"];
         };
-        NodeFaultWish: {
-            /**
-             * Format: int64
-             * @description By index, from 0.
-             */
-            device: number;
-            /** @description The fault is over when the device is tested, so that it returns; else it is kept out. */
-            heal?: boolean;
-            /** @description lost, silent, ecc, pages, rows, recovery, throttle, nvlink, pcie, or xid-N. */
-            kind: string;
-        };
         NodePart: {
             deviceType?: string;
             /** Format: int64 */
@@ -2433,6 +2357,8 @@ export interface components {
             /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
             drain?: boolean;
             leaf?: string;
+            /** @description An operator said that the machine is gone: what ran on it is given up, and its devices hold nothing any more. Uncordon takes it back. */
+            lost?: boolean;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -2454,6 +2380,8 @@ export interface components {
              * @description Faults of its devices within the last day; the planner prefers nodes without.
              */
             failures?: number;
+            /** @description Replicas that were given up without proof that they have ended; their devices stay closed until there is one. */
+            holds?: components["schemas"]["Hold"][] | null;
             /** @description Launchers of other versions than the server's that still run here; each stays as it is until its replica ends. */
             launchers?: components["schemas"]["LauncherVersion"][] | null;
             limits?: string;
@@ -2467,15 +2395,6 @@ export interface components {
             node: string;
             /** @description Indexes of the devices that a task has, in order. */
             used: number[] | null;
-        };
-        NotFinite: {
-            /**
-             * Format: int64
-             * @description Index in values.
-             */
-            at: number;
-            /** @enum {string} */
-            is: "NaN" | "Infinity" | "-Infinity";
         };
         Outage: {
             /** @description The first to be served first; at most 1000. */
@@ -4209,6 +4128,8 @@ export interface components {
             latencyP99Ms?: {
                 [key: string]: number;
             };
+            /** @description The zone is out: it takes no work, and what stands there leaves as its rules say. Absent: it is in use. */
+            outage?: boolean;
             price?: components["schemas"]["Price"];
             /**
              * Format: double
@@ -4901,59 +4822,9 @@ export interface operations {
             507: components["responses"]["Refused"];
         };
     };
-    faultNode: {
+    lostNode: {
         parameters: {
             query?: never;
-            header?: never;
-            path: {
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["NodeFaultWish"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /**
-                         * Format: int64
-                         * @description The HTTP status.
-                         */
-                        code: number;
-                        data: components["schemas"]["Node"];
-                        /** @description For people. */
-                        message: string;
-                    };
-                };
-            };
-            400: components["responses"]["Refused"];
-            401: components["responses"]["Refused"];
-            403: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
-            409: components["responses"]["Refused"];
-            413: components["responses"]["Refused"];
-            415: components["responses"]["Refused"];
-            429: components["responses"]["Refused"];
-            500: components["responses"]["Refused"];
-            503: components["responses"]["Refused"];
-            504: components["responses"]["Refused"];
-            507: components["responses"]["Refused"];
-        };
-    };
-    testNode: {
-        parameters: {
-            query?: {
-                /** @description Only this device, by index; the whole node when absent. */
-                device?: number;
-            };
             header?: never;
             path: {
                 name: string;
@@ -7450,124 +7321,6 @@ export interface operations {
                         id?: string;
                     };
                     "text/plain": string;
-                };
-            };
-            400: components["responses"]["Refused"];
-            401: components["responses"]["Refused"];
-            403: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
-            429: components["responses"]["Refused"];
-            500: components["responses"]["Refused"];
-            503: components["responses"]["Refused"];
-            504: components["responses"]["Refused"];
-        };
-    };
-    listTaskMetrics: {
-        parameters: {
-            query?: {
-                /** @description The project; for lists all that you see when absent, else default. */
-                project?: string;
-                /** @description Read at least this revision. */
-                minRevision?: number;
-            };
-            header?: never;
-            path: {
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /**
-                         * Format: int64
-                         * @description The HTTP status.
-                         */
-                        code: number;
-                        data: {
-                            /**
-                             * Format: int64
-                             * @description Points that launchers had no room for while no server was there.
-                             */
-                            dropped: number;
-                            items: components["schemas"]["CurveName"][];
-                        };
-                        /** @description For people. */
-                        message: string;
-                    };
-                };
-            };
-            400: components["responses"]["Refused"];
-            401: components["responses"]["Refused"];
-            403: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
-            429: components["responses"]["Refused"];
-            500: components["responses"]["Refused"];
-            503: components["responses"]["Refused"];
-            504: components["responses"]["Refused"];
-        };
-    };
-    readTaskMetrics: {
-        parameters: {
-            query?: {
-                /** @description Of curves; repeatable. */
-                name?: string[];
-                /** @description Of ranks, or all; the lowest that has the curve when absent. */
-                rank?: string[];
-                /** @description role-index, or all: of curves of whole replicas; the first that has the curve when absent. */
-                replica?: string[];
-                /** @description newest (steps that were made again are those of the last time), all (each generation is a curve), or a number. */
-                generation?: string;
-                by?: "step" | "time";
-                fromStep?: number;
-                toStep?: number;
-                /** @description RFC 3339, or a span back from now such as 10m. */
-                since?: string;
-                until?: string;
-                /** @description At most about so many of each curve. */
-                points?: number;
-                /** @description The project; for lists all that you see when absent, else default. */
-                project?: string;
-                /** @description Read at least this revision. */
-                minRevision?: number;
-            };
-            header?: never;
-            path: {
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /**
-                         * Format: int64
-                         * @description The HTTP status.
-                         */
-                        code: number;
-                        data: {
-                            items: components["schemas"]["Curve"][];
-                            /**
-                             * Format: int64
-                             * @description Curves that were chosen too and are not in this answer, which has at most 32.
-                             */
-                            left: number;
-                        };
-                        /** @description For people. */
-                        message: string;
-                    };
                 };
             };
             400: components["responses"]["Refused"];
