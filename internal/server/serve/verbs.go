@@ -48,6 +48,7 @@ func (s *Services) Routes(reg *rest.Schemas, rules *access.Rules) []*rest.Route 
 		}
 	}
 	do := func(verb, id, summary string, body *rest.BodySpec, h rest.Handler) *rest.Route {
+		rules.AsWrite(id, row.Kind)
 		return &rest.Route{
 			Method: http.MethodPost, Path: one + "/" + verb, ID: id, Summary: summary, Tag: row.Plural, Kind: row.Kind, Verb: verb,
 			Query: []rest.Param{rest.ParamProject}, Data: reg.Kind(row), Body: body, Handle: h,
