@@ -15,14 +15,13 @@ import (
 // Checkpoints say how often what ranks save in memory is kept longer, and how much of it. Absent: the
 // local disk of each node every 5 minutes and, where the server has a store, there every 30.
 type Checkpoints struct {
-	Local  *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
-	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
-	From   *CheckpointFrom `json:"from,omitempty" doc:"Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded."`
-	Peer   bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
-	Auto   bool            `json:"auto,omitempty" doc:"Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report()."`
-	Folder string          `json:"folder,omitempty" doc:"A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts."`
-	// Instant is "auto" or absent.
-	Instant string `json:"instant,omitempty" enum:"auto" doc:"auto: scripts with Transformers, Lightning or Accelerate save in memory every few steps and go on from there, unchanged: model, optimizer, scheduler, scaler, random numbers and the place in the data. Other scripts are not touched."`
+	Local   *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
+	Shared  *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
+	From    *CheckpointFrom `json:"from,omitempty" doc:"Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded."`
+	Peer    bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
+	Auto    bool            `json:"auto,omitempty" doc:"Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report()."`
+	Folder  string          `json:"folder,omitempty" doc:"A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts."`
+	Instant string          `json:"instant,omitempty" enum:"auto" doc:"auto: scripts with Transformers, Lightning or Accelerate save in memory every few steps and go on from there, unchanged: model, optimizer, scheduler, scaler, random numbers and the place in the data. Other scripts are not touched."`
 }
 
 // CheckpointFolder is where the script itself saves; "": through the SDK, or not at all.
@@ -205,7 +204,7 @@ func (f *faults) checkpoints(s *TrainingTaskSpec) {
 	f.checkpointFrom(s)
 	f.checkpointFolder(s)
 	f.checkpointAuto(s)
-	f.checkpointInstant(s)
+	checkInstant(f, s.Checkpoint)
 }
 
 func (f *faults) checkpointAuto(s *TrainingTaskSpec) {
@@ -221,8 +220,8 @@ func (f *faults) checkpointAuto(s *TrainingTaskSpec) {
 	}
 }
 
-func (f *faults) checkpointInstant(s *TrainingTaskSpec) {
-	c, at := s.Checkpoint, "spec.checkpoint.instant"
+func checkInstant(f *faults, c *Checkpoints) {
+	at := "spec.checkpoint.instant"
 	switch {
 	case c.Instant != "" && c.Instant != "auto":
 		f.add(at, "%q is not known; give auto, or leave it out.", "不支持 %q；请填写 auto 或去掉该设置。", c.Instant)

@@ -261,7 +261,7 @@ func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link
 	l.words.ranks, l.words.saves = ranks, saves
 	return &runner{
 		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, shells: l.shells, ranks: ranks, saves: saves,
-		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: l.overDisk, left: l.leftOf(),
+		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: l.overDisk, course: course{left: l.leftOf()},
 	}
 }
 

@@ -42,7 +42,6 @@ type runner struct {
 	ports    *port.Set
 	socket   *rankset.Socket // of prepare, before the first process starts
 	readings engine.Readings
-	left     *output.Left  // what the script leaves in its working folder; nil: it stays there
 	children chan struct{} // a child ended
 	overDisk chan overDisk // it holds more on disk than it may
 	course
@@ -50,6 +49,7 @@ type runner struct {
 
 // course is how far a runner is.
 type course struct {
+	left      *output.Left     // what the script leaves in its working folder; nil: it stays there
 	said      int64            // the generation that was ordered last
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
