@@ -126,6 +126,10 @@ e2e-upgrade: build ## data folders of earlier releases, taken over by this one; 
 e2e-workload: build ## a kind of work that only this suite has, beside a task of the same name: placed, restarted, drained, archived, charged (root)
 	@scripts/suite.sh e2e-workload go test -v -count=1 -timeout 10m ./test/workload
 
+e2e-serve: build ## inference services as a member uses them, with OpenAI's own Python client (installed under .cache): deploy, answer, stream, update and kills under load, keys, bad input (root)
+	@scripts/openai.sh $(abspath $(CACHE))/openai
+	@FERMI_OPENAI_PYTHON=$(abspath $(CACHE))/openai/bin/python scripts/suite.sh e2e-serve go test -v -count=1 -timeout 15m ./test/serve
+
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
 
@@ -137,12 +141,18 @@ e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds, of Debian's
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
+e2e-cards: build ## FERMI_DRILLS (20) seeded faults of cards in the demo, from FERMI_SEED (1) on: each is closed, its task saves and moves, and it returns or is kept out
+	@FERMI_DRILLS=$${FERMI_DRILLS:-20} scripts/suite.sh e2e-cards go test -v -count=1 -timeout 30m ./test/cards
+
 e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed, resized, and without it for FERMI_AWAY (60) seconds
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
 	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery ./internal/launch/inspect
 
 e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under .cache): DTensor, DCP folders; not part of CI
 	@scripts/suite.sh e2e-torch2 scripts/sdk.sh torch2
+
+e2e-trainers: ## ordinary scripts with Transformers, Lightning and Accelerate (5.4 GB under .cache), killed FERMI_KILLS (10) times each: instant saves, the same bits; not part of CI
+	@scripts/suite.sh e2e-trainers scripts/trainers.sh
 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch, then the whole platform (bin/fermi) there; not part of CI
 	@scripts/sdk.sh gpu
@@ -188,6 +198,9 @@ bench-submit: build ## submit to first line; reads while writes come in
 
 bench-archive: build ## a million finished and a hundred thousand queued tasks
 	@go run ./bench archive
+
+bench-curves: build ## curves of 1,000 ranks into SQLite for FERMI_CURVES_SECONDS (600), and a series of a million points opened
+	@go run ./bench curves
 
 bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
 	@go run ./bench openb

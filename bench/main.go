@@ -36,11 +36,12 @@ var benchmarks = []benchmark{
 	{"overhead", benchOverhead},
 	{"saving", benchSaving},
 	{"checkpoint", benchCheckpoint},
+	{"curves", benchCurves},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench results|start|submit|archive|web|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|mind|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint")
+		fail("usage: bench results|start|submit|archive|web|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|mind|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint|curves")
 	}
 	if os.Args[1] == "results" {
 		if err := writePage(); err != nil {

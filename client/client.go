@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	tries     = 4
 	firstWait = 100 * time.Millisecond
 	longWait  = 3 * time.Second
+	// sayAfter is how long nobody is told that an answer is waited for, and smallBody what is sent at once.
+	sayAfter  = 2 * time.Second
+	smallBody = 1 << 20
 )
 
 // Config says where the server is and who asks.
@@ -48,6 +52,8 @@ type Config struct {
 	// be zero, because streams live long.
 	HTTP      *http.Client
 	UserAgent string
+	// Waits is called, at most once, when a call has had no answer for two seconds; nil: nobody cares.
+	Waits func(server string)
 }
 
 // Client talks to one cluster. Safe for concurrent use.
@@ -58,6 +64,7 @@ type Client struct {
 	language string
 	agent    string
 	http     *http.Client
+	waits    func(server string)
 }
 
 // New checks the settings; it doesn't talk to the server.
@@ -70,7 +77,11 @@ func New(cfg Config) (*Client, error) {
 		return nil, fault.New(fault.Invalid, "BadToken", fault.T(
 			"The token contains characters that no token has.", "令牌中含有非法字符。"))
 	}
-	c := &Client{bases: bases, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP}
+	c := &Client{bases: bases, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP, waits: func(string) {}}
+	if cfg.Waits != nil {
+		once := sync.Once{}
+		c.waits = func(server string) { once.Do(func() { cfg.Waits(server) }) }
+	}
 	if c.http == nil {
 		transport := newTransport(len(bases))
 		if cfg.TLSFingerprint != "" {
@@ -153,6 +164,9 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		req.Header.Set("Accept-Language", c.language)
 	}
 	req.Header.Set("User-Agent", c.agent)
+	if r.body == nil || r.length > 0 && r.length <= smallBody { // what is long shows how far it is
+		defer time.AfterFunc(sayAfter, func() { c.waits(u.Scheme + "://" + u.Host) }).Stop()
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		c.moveOn(at)
@@ -184,6 +198,10 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 			"The certificate of %s is signed by nobody this machine trusts.", "%s 的证书不受本机信任。", c.Server())).WithHint(fault.T(
 			"If it is self-signed, compare the fingerprint that the server prints and give it with --tls-fingerprint or FERMI_TLS_FINGERPRINT.",
 			"若为自签名证书，请核对服务器显示的指纹，并用 --tls-fingerprint 或 FERMI_TLS_FINGERPRINT 指定。")).Because(err)
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return fault.New(fault.Invalid, "PlainServer", fault.T("The server at %s speaks plain HTTP, not TLS.", "%s 处的服务器使用明文 HTTP，而非 TLS。", c.Server())).
+			WithHint(fault.T("Use http:// in FERMI_SERVER or --server, or start the server with TLS.", "请在 FERMI_SERVER 或 --server 中使用 http://，或让服务器启用 TLS。")).Because(err)
 	}
 	var netErr net.Error
 	if errors.As(err, &netErr) && netErr.Timeout() {
@@ -323,6 +341,11 @@ func notFermi(server string, err error) error {
 // refused rebuilds the server's error. Answers that aren't ours (a proxy's page) get a plain one.
 func (c *Client) refused(resp *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorAnswer))
+	if resp.StatusCode == http.StatusBadRequest && bytes.Contains(data, []byte("HTTP request to an HTTPS server")) { // the words of Go's server
+		return fault.New(fault.Invalid, "TLSServer", fault.T("The server at %s speaks TLS, not plain HTTP.", "%s 处的服务器使用 TLS，而非明文 HTTP。", c.Server())).
+			WithHint(fault.T("Use https:// in FERMI_SERVER or --server; for a self-signed certificate give its fingerprint with --tls-fingerprint or FERMI_TLS_FINGERPRINT too.",
+				"请在 FERMI_SERVER 或 --server 中使用 https://；自签名证书还需用 --tls-fingerprint 或 FERMI_TLS_FINGERPRINT 指定指纹。"))
+	}
 	e := errorFromAnswer(resp.StatusCode, data)
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && s < 86400 {
 		e.RetryAfter = time.Duration(s) * time.Second

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -332,8 +333,17 @@ func (c *Client) Outputs(ctx context.Context, project, name string) ([]Output, e
 	}
 }
 
-// OpenOutput reads one of them; the caller closes it. Size is -1 when unknown.
-func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io.ReadCloser, int64, error) {
+// OutputPart says what is read of an output, and how.
+type OutputPart struct {
+	From       int64     // the first byte
+	Unmodified time.Time // refuse a file that changed since; zero: any
+	Unverified bool      // take the bytes as they are, damaged or not
+}
+
+// OpenOutput reads one of them, or the first part that is named; the caller closes it. Size is -1 when unknown. The server verifies what it sends: damaged
+// bytes are refused with the reason Damaged, or, where the answer has begun, the connection is cut; who then asks for the
+// rest hears the reason.
+func (c *Client) OpenOutput(ctx context.Context, project, name, file string, parts ...OutputPart) (io.ReadCloser, int64, error) {
 	p, err := taskPath(name, "outputs")
 	if err != nil {
 		return nil, 0, err
@@ -344,9 +354,23 @@ func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io
 	for part := range strings.SplitSeq(file, "/") {
 		p += "/" + url.PathEscape(part)
 	}
+	var part OutputPart
+	if len(parts) > 0 {
+		part = parts[0]
+	}
+	q, header := inProject(project), http.Header{}
+	if part.Unverified {
+		q.Set("unverified", "true")
+	}
+	if part.From > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", part.From))
+	}
+	if !part.Unmodified.IsZero() {
+		header.Set("If-Unmodified-Since", part.Unmodified.UTC().Format(http.TimeFormat))
+	}
 	var resp *http.Response
 	err = c.retry(ctx, func(context.Context) (err error) { // the body outlives a quick try
-		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: inProject(project)})
+		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: q, header: header})
 		return err
 	})
 	if err != nil {

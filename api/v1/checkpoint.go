@@ -21,6 +21,8 @@ type Checkpoints struct {
 	Peer   bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
 	Auto   bool            `json:"auto,omitempty" doc:"Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report()."`
 	Folder string          `json:"folder,omitempty" doc:"A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts."`
+	// Instant is "auto" or absent.
+	Instant string `json:"instant,omitempty" enum:"auto" doc:"auto: scripts with Transformers, Lightning or Accelerate save in memory every few steps and go on from there, unchanged: model, optimizer, scheduler, scaler, random numbers and the place in the data. Other scripts are not touched."`
 }
 
 // CheckpointFolder is where the script itself saves; "": through the SDK, or not at all.
@@ -203,6 +205,7 @@ func (f *faults) checkpoints(s *TrainingTaskSpec) {
 	f.checkpointFrom(s)
 	f.checkpointFolder(s)
 	f.checkpointAuto(s)
+	f.checkpointInstant(s)
 }
 
 func (f *faults) checkpointAuto(s *TrainingTaskSpec) {
@@ -215,6 +218,16 @@ func (f *faults) checkpointAuto(s *TrainingTaskSpec) {
 	}
 	if slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
 		f.add(at, "Tasks with a role that restarts by itself have no interval in common; leave it out.", "含有单独重启角色的任务没有统一的保存间隔，请去掉该设置。")
+	}
+}
+
+func (f *faults) checkpointInstant(s *TrainingTaskSpec) {
+	c, at := s.Checkpoint, "spec.checkpoint.instant"
+	switch {
+	case c.Instant != "" && c.Instant != "auto":
+		f.add(at, "%q is not known; give auto, or leave it out.", "不支持 %q；请填写 auto 或去掉该设置。", c.Instant)
+	case c.Instant != "" && c.Folder != "":
+		f.add(at, "What is saved in memory and what lies in the folder would both be gone on from; give one or the other.", "内存中的状态与目录中的文件会同时用于恢复，请二选一。")
 	}
 }
 

@@ -138,7 +138,7 @@ func (u *User) Validate() []fault.Field {
 }
 
 var (
-	tokenScopes = []TokenScope{ScopeRead, ScopeTasks, ScopeAdmin}
+	tokenScopes = []TokenScope{"inference", ScopeRead, ScopeTasks, ScopeAdmin}
 	tokenUses   = []TokenUse{UseSession, UseCode}
 )
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -57,7 +59,7 @@ func whole() map[Kind]Object {
 				},
 				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Checkpoint: &Checkpoints{
-					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40, true}, true, true, "ckpt",
+					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40, true}, true, true, "ckpt", "auto",
 				},
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
@@ -106,14 +108,20 @@ func whole() map[Kind]Object {
 					"CNY", ptr(12.5), map[string]float64{"H800": 20}, ptr(0.1), 0.05, 0.3, 0.4, []PriceWindow{{"22:00", "06:00", 0.5}},
 				},
 				PUE: 1.25, Carbon: &Carbon{ptr(556.8), []float64{500}}, DeviceWatts: map[string]float64{"A100": 380},
-				Health: ZoneDegraded, HealthReason: "检修", Virtual: true,
+				Health: ZoneDegraded, HealthReason: "检修", Virtual: true, Outage: true,
 			},
 			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, at, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
 		},
 		KindNode: &Node{
-			Meta:   meta(MustInfo(KindNode), "节点"),
-			Spec:   NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
-			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}},
+			Meta: meta(MustInfo(KindNode), "节点"),
+			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, true},
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []card.DeviceHealth{{
+				Device: 3, State: card.DeviceOut, Since: at, Reason: "xid-79", ClosedAt: &at, MendedAt: &at, Message: text,
+				Conditions: []card.DeviceCondition{{Kind: "lost", Action: card.ActionRestart, Since: at, Value: 1, Message: text}},
+				Test:       &card.DeviceTest{At: at, Passed: true, How: "tested", Message: text},
+				Faults:     []card.DeviceFault{{Kind: "xid-79", Action: card.ActionRestart, Source: card.FaultOfKernel, At: at, Closed: true, Message: text}},
+				Total:      4, Counted: card.DeviceCounts{ECC: 1, Pages: 2, Rows: 3, NVLink: 4, Fatal: 5, Errors: 6}, Log: card.LogMark{Boot: "boot", Sequence: 77}, Ordered: &at,
+			}}, 2, hold.List{{Replica: "task-1-worker-0-1", Owner: "task-1", Name: "train", Project: "lab", Devices: []int{1}, Reason: hold.Silent, Heard: at, Since: at, BootID: "boot", Released: true}}},
 		},
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),

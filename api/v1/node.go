@@ -1,6 +1,10 @@
 package v1
 
-import "github.com/fermi-cluster/fermi/internal/fault"
+import (
+	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
 
 // Node is a machine in a zone.
 type Node struct {
@@ -27,19 +31,23 @@ type NodeSpec struct {
 	// CordonedDevices keeps new work away from single devices, by index.
 	CordonedDevices []int `json:"cordonedDevices,omitempty" doc:"Devices, by index, that take no new work."`
 	// Drain makes what runs on cordoned parts leave.
-	Drain  bool     `json:"drain,omitempty" doc:"What runs on the cordoned node or devices leaves and is placed elsewhere."`
-	CPU    MilliCPU `json:"cpu"`
-	Memory Bytes    `json:"memory"`
-	Disk   Bytes    `json:"disk,omitempty"`
+	Drain        bool               `json:"drain,omitempty" doc:"What runs on the cordoned node or devices leaves and is placed elsewhere."`
+	DeviceOrders []card.DeviceOrder `json:"deviceOrders,omitempty" doc:"What operators want of single devices: drills, tests, returns; the newest of each."`
+	CPU          MilliCPU           `json:"cpu"`
+	Memory       Bytes              `json:"memory"`
+	Disk         Bytes              `json:"disk,omitempty"`
 	// Devices are the accelerators; at most 64, a placement's mask is over this order.
 	Devices []Device `json:"devices,omitempty"`
 	Virtual bool     `json:"virtual,omitempty" doc:"Nominal: no machine of its own stands behind it."`
+	// Lost is an operator's word that the machine is gone with all that ran on it.
+	Lost bool `json:"lost,omitempty" doc:"An operator said that the machine is gone: what ran on it is given up, and its devices hold nothing any more. Uncordon takes it back."`
 }
 
 // Device is one accelerator.
 type Device struct {
 	Index  int    `json:"index"`
 	UUID   string `json:"uuid,omitempty"`
+	Bus    string `json:"bus,omitempty" doc:"Its PCI address."`
 	Vendor string `json:"vendor,omitempty"`
 	Type   string `json:"type" doc:"A100, V100, H800, Ascend 910 …"`
 	Memory Bytes  `json:"memory,omitempty"`
@@ -62,6 +70,11 @@ type NodeStatus struct {
 	// Launchers are those that an update left as they are: each keeps what it was started with until
 	// its replica ends.
 	Launchers []LauncherVersion `json:"launchers,omitempty" doc:"Launchers of other versions than the server's that still run here; each stays as it is until its replica ends."`
+	// Devices and Failures are written by control/card alone.
+	Devices  []card.DeviceHealth `json:"devices,omitempty" doc:"Devices that are, or were, not well: why they are closed, and what they had."`
+	Failures int                 `json:"failures,omitempty" doc:"Faults of its devices within the last day; the planner prefers nodes without."`
+	// Holds keep devices closed. They are written by who gives a replica up, in the same write, and taken away by control/fence.
+	Holds hold.List `json:"holds,omitempty" doc:"Replicas that were given up without proof that they have ended; their devices stay closed until there is one."`
 }
 
 // LauncherVersion counts the launchers of one version.

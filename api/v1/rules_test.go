@@ -333,6 +333,8 @@ func TestPrepareRefuses(t *testing.T) {
 		{"checkpoint folder and peer", spec(func(s *TrainingTaskSpec) {
 			s.Checkpoint, s.Roles[0].Replicas = &Checkpoints{Folder: "ckpt", Peer: true}, 2
 		}), "spec.checkpoint.folder", "one or the other"},
+		{"instant and folder", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Folder: "ckpt", Instant: "auto"} }), "spec.checkpoint.instant", "one or the other"},
+		{"instant of no kind", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Instant: "always"} }), "spec.checkpoint.instant", "give auto"},
 		{"checkpoint auto and folder", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Folder: "ckpt", Auto: true} }), "spec.checkpoint.auto", "one or the other"},
 		{"checkpoint auto alone", spec(func(s *TrainingTaskSpec) {
 			s.Roles = append(s.Roles, s.Roles[0])

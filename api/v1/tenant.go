@@ -134,7 +134,7 @@ type TokenSpec struct {
 	// Task limits the token to one task's own calls.
 	Task string `json:"task,omitempty" doc:"Set on tokens handed to a task's processes."`
 	// Scope and Projects narrow what the token may do below what its user may; they never widen it.
-	Scope    TokenScope `json:"scope,omitempty" doc:"read, tasks (also writes tasks) or admin (all that the user may; when absent)."`
+	Scope    TokenScope `json:"scope,omitempty" doc:"inference (asks services, and nothing else), read, tasks (also writes tasks) or admin (all that the user may; when absent)."`
 	Projects []string   `json:"projects,omitempty" doc:"Only these projects; all of the user's when absent."`
 	// Use, Epoch and IdleAt are the server's: sessions and sign-in codes are tokens of their own use.
 	Use    TokenUse   `json:"use,omitempty" doc:"Absent for programs; session or code are made by signing in."`

@@ -44,6 +44,8 @@ type ZoneSpec struct {
 	HealthReason string     `json:"healthReason,omitempty"`
 	// Virtual says that nodes of this zone have no machine of their own.
 	Virtual bool `json:"virtual,omitempty"`
+	// Outage is an operator's word that the zone is out, or about to be.
+	Outage bool `json:"outage,omitempty" doc:"The zone is out: it takes no work, and what stands there leaves as its rules say. Absent: it is in use."`
 }
 
 // ZoneHealth is healthy or degraded.

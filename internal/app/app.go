@@ -20,12 +20,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/bundle"
+	"github.com/fermi-cluster/fermi/internal/app/cards"
+	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
+	"github.com/fermi-cluster/fermi/internal/app/restore"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/control/save"
@@ -37,10 +43,13 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/gateway"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/curve"
+	"github.com/fermi-cluster/fermi/internal/link/talk"
 	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
 	"github.com/fermi-cluster/fermi/internal/seal"
@@ -68,7 +77,7 @@ type Config struct {
 	EtcdPrefix   string
 	Doors        conf.Doors
 	Zone         string // that this server stands in, to measure the way to others; "" is unknown
-	Past         Past
+	Past         restore.Past
 	Checkpoints  record.SharedTier // zero: checkpoints stay on the nodes
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
@@ -89,6 +98,12 @@ type Config struct {
 	Out       io.Writer // for the person who started it
 }
 
+// certificates are those of the door.
+type certificates struct {
+	cert   *tls.Certificate                // nil on plain HTTP
+	served atomic.Pointer[tls.Certificate] // what new connections get
+}
+
 // part is everything one process holds.
 type part struct {
 	cfg     Config
@@ -100,8 +115,7 @@ type part struct {
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
-	peers   *link.Peers // nil with an embedded etcd: there are no others
-	peerL   net.Listener
+	beside
 	tokens  *link.Tokens
 	keys    keyState
 	box     *seal.Box
@@ -120,11 +134,18 @@ type part struct {
 	api      *server.Server
 	engine   current.Engine
 	started  atomic.Bool
-	collect  func()                          // ends what collectLater began
-	cert     *tls.Certificate                // nil on plain HTTP
-	served   atomic.Pointer[tls.Certificate] // what new connections get
+	disk     *diskguard.Guard
+	collect  func() // ends what collectLater began
+	certificates
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
+}
+
+// beside is who is heard beside the hub.
+type beside struct {
+	peers  *link.Peers // nil with an embedded etcd: there are no others
+	peerL  net.Listener
+	curves *curve.Desk
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -156,6 +177,9 @@ func (p *part) open(ctx context.Context) error {
 	if p.cfg.Shared, err = filepath.Abs(p.cfg.Shared); err != nil {
 		return err
 	}
+	if err := restore.Whole(p.cfg.Data, p.cfg.Shared, p.cfg.Past, p.outside()); err != nil {
+		return err
+	}
 	if p.cert, err = certificate(p.cfg); err != nil {
 		return err
 	}
@@ -168,6 +192,7 @@ func (p *part) open(ctx context.Context) error {
 	if restErr != nil {
 		return restErr
 	}
+	(*guarded)(p).guardDisk()
 	p.walls = sync.OnceValue(p.probe)
 	go p.walls() // ready when it is needed
 	p.store = store.New(store.Config{
@@ -196,7 +221,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Join(p.cfg.Shared, "engine"), 0o700); err != nil {
 		return err
 	}
-	if p.history, err = p.cfg.Past.open(ctx, filepath.Join(p.cfg.Shared, entryHistory), p.cfg.Log.With("part", "history")); err != nil {
+	if p.history, err = p.cfg.Past.Open(ctx, filepath.Join(p.cfg.Shared, bundle.History), p.cfg.Log.With("part", "history")); err != nil {
 		return err
 	}
 	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
@@ -227,9 +252,13 @@ func (p *part) assemble() (err error) {
 		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
 		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
-		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
+		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf, Calls: talk.NewCalls()},
 		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
+	p.curves = curve.NewDesk(p.history, func(ctx context.Context, taskID string) error {
+		_, err := p.workByID(ctx, taskID)
+		return err
+	}, cfg.Log.With("part", "curves"))
 	if err := p.openPeers(); err != nil {
 		return err
 	}
@@ -257,7 +286,7 @@ func (p *part) assemble() (err error) {
 	})
 	p.crew.Assemble(work.Config{
 		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
-		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
+		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8, DropHome: homes(cfg).Drop,
 	})
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,
@@ -278,6 +307,9 @@ func (p *part) assemble() (err error) {
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
 	})
+	if err == nil {
+		p.api.Carry(gateway.New(gateway.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "gateway"), Register: cfg.Registry, Cookies: true}))
+	}
 	return err
 }
 
@@ -293,8 +325,9 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("store", p.store.Run)
 	base.Add("logbook", p.logs.Run)
 	base.Add("stored", p.stored.Run)
+	base.Add("disk", p.disk.Run)
 	base.Add("link", p.serveLink)
-	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
+	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.curves, p.tokens) })
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
 	}
@@ -357,6 +390,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	} else if n > 0 {
 		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
 	}
+	if err := (*aftermath)(p).settle(ctx, epoch); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -377,6 +413,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
 	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
+	g.Add("cards", func(ctx context.Context) error {
+		return cards.Run(ctx, cards.Config{Store: p.store, Events: p.history, Log: p.cfg.Log.With("part", "card"), Registry: p.cfg.Registry}, epoch)
+	})
 	g.Add("expiry", p.expire)
 	g.Add("control", func(ctx context.Context) error {
 		select { // nothing is judged before everything that runs was found again
@@ -385,18 +424,32 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		case <-eng.Ready():
 		}
 		p.nodes.Look()
-		p.cfg.Log.Info("everything that runs was found again", "replicas", len(eng.Replicas("")), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
+		found := eng.Replicas("")
+		p.cfg.Log.Info("the folders of all replicas were read; those that run attach by themselves", "found", len(found), "attached", attached(p.hub, found), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
 		p.hub.Lead(epoch.Revision)
 		defer p.hub.Lead(0)
 		var c run.Group
 		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
 		c.Add("work", func(ctx context.Context) error { return p.crew.Run(ctx, epoch) })
+		c.Add("fence", func(ctx context.Context) error {
+			return fence.New(fence.Config{Store: p.store, Events: p.history, Engine: eng, Clock: clock.Real, Log: p.cfg.Log.With("part", "fence")}).Run(ctx, epoch)
+		})
 		c.Add("save", func(ctx context.Context) error { return p.crew.Save.Run(ctx, epoch) })
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)
 	p.cfg.Log.Info("leading no more", "epoch", epoch.Revision, "error", err)
 	return err
+}
+
+// attached is how many of them speak with a server.
+func attached(hub *link.Hub, found []engine.Observation) (n int) {
+	for _, o := range found {
+		if hub.Attached(o.Name) {
+			n++
+		}
+	}
+	return n
 }
 
 // notify is the hub's word that a replica changed: the engine reads its records again, then the
@@ -422,7 +475,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 		return err
 	}
 	defer p.stored.Forget(taskID)
-	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
+	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID), p.history.ForgetPoints(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.
@@ -456,6 +509,9 @@ func (p *part) expire(ctx context.Context) error {
 func (p *part) ready() error {
 	if !p.started.Load() {
 		return fault.New(fault.Unavailable, "Starting", fault.T("The server is starting.", "服务正在启动。"))
+	}
+	if e := p.disk.State(); e != nil {
+		return e
 	}
 	return p.store.Healthy(context.Background())
 }

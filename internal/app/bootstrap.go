@@ -57,6 +57,7 @@ func (p *part) bootstrap(ctx context.Context) error {
 	}
 	p.started.Store(true)
 	p.collect()
+	(*aftermath)(p).warnOfKey(ctx)
 	p.greet(ctx)
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/restore"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/cores"
@@ -27,12 +27,20 @@ import (
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
+// Join adds the verbs that run a part of the platform to those of the client, each in its place.
+func Join(root *cobra.Command, version string) {
+	root.AddCommand(Commands(version)...)
+	if backup, _, err := root.Find([]string{"backup"}); err == nil && backup != root {
+		backup.AddCommand(restore.VerifyCommand())
+	}
+}
+
 // Commands are the verbs that run a part of the platform instead of talking to it.
 func Commands(version string) []*cobra.Command {
 	cmds := []*cobra.Command{
 		serveCommand("up", cli.Both("Run the whole platform on this machine", "在本机运行整个平台"), version),
 		serveCommand("server", cli.Both("Run one control-plane replica on an etcd outside", "运行一个控制面副本，使用外部 etcd"), version),
-		configCommand(), restoreCommand(), simCommand(), launchCommand(version), rsh.Command(cli.Both),
+		configCommand(), restore.Command(), simCommand(), launchCommand(version), rsh.Command(cli.Both),
 	}
 	for _, c := range cmds {
 		if !c.Hidden {
@@ -96,7 +104,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen,
 		Etcd:       store.Outside{Endpoints: s.EtcdEndpoints, CA: s.EtcdCA, Cert: s.EtcdCert, Key: s.EtcdKey},
 		EtcdPrefix: s.EtcdPrefix, Doors: s.Doors, Zone: s.Zone,
-		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
+		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: restore.Past{URL: s.HistoryURL, PasswordFile: s.HistoryPasswordFile},
 		Checkpoints: record.SharedTier{
 			Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
 		},
@@ -157,61 +165,6 @@ func configCommand() *cobra.Command {
 		},
 	}
 	conf.Bind(cmd.Flags())
-	return cmd
-}
-
-func restoreCommand() *cobra.Command {
-	var dir, identity, passphrase, secretKey string
-	settings := pflag.NewFlagSet("", pflag.ContinueOnError)
-	conf.Bind(settings)
-	cmd := &cobra.Command{
-		Use: "restore FILE", Short: cli.Both("Make a data folder from a backup", "从备份恢复数据目录"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := settings.Set("data", dir); err != nil {
-				return err
-			}
-			s, err := conf.Load(settings, os.Environ())
-			if err != nil {
-				return err
-			}
-			f, err := os.Open(args[0])
-			if err != nil {
-				return fault.New(fault.NotFound, "NoSuchFile", fault.T("Can't read %s.", "无法读取 %s。", args[0])).Because(err)
-			}
-			defer f.Close()
-			lang := cli.Language(cmd)
-			body, err := cli.Unlock(f, identity, func() (string, error) {
-				return cli.Passphrase(cmd.InOrStdin(), cmd.ErrOrStderr(), passphrase, false, lang)
-			})
-			if err != nil {
-				return err
-			}
-			var key []byte
-			if secretKey != "" {
-				if key, err = readKey(secretKey); err != nil {
-					return err
-				}
-			}
-			if err := Restore(cmd.Context(), body, dir, Past{s.HistoryURL, s.HistoryPasswordFile}, key); err != nil {
-				return err
-			}
-			say := func(en, zh string, args ...any) { fmt.Fprintln(cmd.ErrOrStderr(), fault.T(en, zh, args...).In(lang)) }
-			if key == nil {
-				say("The backup holds no secret.key. Put the one of the old folder to %s (mode 0600) before the first start, or set all secrets again.",
-					"备份不含 secret.key。请在首次启动前将原目录中的该文件放到 %s（权限 0600），否则须重新设置全部密钥。", filepath.Join(dir, secretKeyFile))
-			}
-			say("Restored into %[1]s. Start it with: fermi up --data %[1]s", "已恢复到 %[1]s。启动：fermi up --data %[1]s", dir)
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&dir, "data", "", cli.Both("folder to make; must not exist", "要创建的目录，必须不存在"))
-	cmd.Flags().StringVar(&identity, "identity", "", cli.Both("file with the secret key (age) of a backup that was encrypted to a --recipient", "age 私钥文件，用于以 --recipient 加密的备份"))
-	cmd.Flags().StringVar(&passphrase, "passphrase-file", "", cli.Both("file with the passphrase of an encrypted backup, or /dev/fd/N; asked for on a terminal otherwise", "加密备份的口令文件，或 /dev/fd/N；否则在终端询问"))
-	cmd.Flags().StringVar(&secretKey, "secret-key", "", cli.Both("secret.key of the old folder, which opens the secrets in the backup", "原目录的 secret.key，用于解开备份中的密钥"))
-	_ = cmd.MarkFlagRequired("data")
-	for _, name := range []string{"history-url", "history-password-file", "insecure"} { // of the settings, what matters here
-		cmd.Flags().AddFlag(settings.Lookup(name))
-	}
 	return cmd
 }
 

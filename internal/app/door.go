@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/hostengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/curve"
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/run"
 )
@@ -40,7 +41,7 @@ func remote(hub *link.Hub) *hostengine.Remote {
 }
 
 // serveSecureLink answers launchers that are not on this machine, where there is an address for them, and makes it known.
-func serveSecureLink(ctx context.Context, cfg Config, hub *link.Hub, tokens *link.Tokens) error {
+func serveSecureLink(ctx context.Context, cfg Config, hub *link.Hub, curves *curve.Desk, tokens *link.Tokens) error {
 	at := cfg.Doors.Launchers
 	switch {
 	case at == "" && allRemote():
@@ -55,7 +56,7 @@ func serveSecureLink(ctx context.Context, cfg Config, hub *link.Hub, tokens *lin
 	}
 	var g run.Group
 	g.Add("serve", func(ctx context.Context) error {
-		return hub.Serve(ctx, tls.NewListener(l, endpoint.ServerTLS(tokens.Keys)))
+		return hub.Serve(ctx, tls.NewListener(l, endpoint.ServerTLS(tokens.Keys)), curves.Register)
 	})
 	announce := endpoint.Announcement{File: remoteFile(cfg), Own: filepath.Join(cfg.Data, "link.remote.own"), Keys: tokens.Keys}
 	g.Add("announce", func(ctx context.Context) error { return announce.Run(ctx, l.Addr()) })

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/restore"
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -32,7 +33,7 @@ func TestArchivesOfAnOlderFolder(t *testing.T) {
 	p := &part{store: store.New(store.Config{Client: etcd.Client()})}
 	wg.Go(func() { _ = p.store.Run(ctx) })
 	<-p.store.Ready()
-	if p.history, err = (Past{}).open(ctx, filepath.Join(dir, "h.db"), nil); err != nil {
+	if p.history, err = (restore.Past{}).Open(ctx, filepath.Join(dir, "h.db"), nil); err != nil {
 		t.Fatal(err)
 	}
 	defer p.history.Close()

@@ -50,6 +50,9 @@ func uidBook(cfg Config) hostengine.UIDBook {
 	return hostengine.UIDBook{Dir: cfg.UIDBook, Data: cfg.Shared}
 }
 
+// homes are those that outlive their replicas.
+func homes(cfg Config) hostengine.Homes { return hostengine.Homes{Dir: engineDir(cfg)} }
+
 // firstUID is the first that a project may have.
 func firstUID(cfg Config) int { return cmp.Or(cfg.FirstUID, hostengine.FirstAuto) }
 

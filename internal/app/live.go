@@ -27,6 +27,11 @@ type live part
 
 // Why explains what waits from the planner, any other from its status.
 func (l *live) Why(ctx context.Context, t api.Work) (server.Explanation, error) {
+	e, err := l.why(ctx, t)
+	return (*guarded)(l).withDisk(e), err
+}
+
+func (l *live) why(ctx context.Context, t api.Work) (server.Explanation, error) {
 	var told server.Explanation
 	if asked, err := (*part)(l).ask(ctx, askWhy, t.GetMeta().ID, &told); asked {
 		return told, err
@@ -212,5 +217,5 @@ func (p *part) serveLink(ctx context.Context) error {
 	if err := endpoint.Add(filepath.Join(p.cfg.Shared, "link.endpoints"), "", "unix://"+path); err != nil {
 		return err
 	}
-	return p.hub.Serve(ctx, l)
+	return p.hub.Serve(ctx, l, p.curves.Register)
 }

@@ -126,6 +126,7 @@ const (
 	askReplicas = "replicas"
 	askMove     = "move"
 	askProbe    = "probe"
+	askLine     = "line"
 )
 
 // moveAnswer carries a refusal with its reason: a fault of the call itself would lose it.
@@ -234,6 +235,8 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 		}
 	case askProbe:
 		out, err = p.answerProbe(ctx, about, body)
+	case askLine:
+		out, err = (*live)(p).answerLine(ctx, about, body)
 	case askMove:
 		out, err = p.answerMove(ctx, about, body)
 	default:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,7 @@ const (
 type keyState struct {
 	mu   sync.Mutex
 	seen map[string]fs.FileInfo
+	used map[string][]byte // by file
 }
 
 // changed says whether a file is not the one that was looked at last.
@@ -83,6 +85,9 @@ func (p *part) loadKeys() error {
 	for _, name := range []string{secretKeyFile, linkKeyFile, linkOldFile} {
 		p.keys.changed(filepath.Join(p.cfg.Shared, name))
 	}
+	if err := p.keys.putBack(p.cfg.Log, p.cfg.Shared); err != nil {
+		return err
+	}
 	sealing, err := secretFile(filepath.Join(p.cfg.Shared, secretKeyFile), 2)
 	if err != nil {
 		return err
@@ -108,6 +113,31 @@ func (p *part) loadKeys() error {
 		p.tokens = link.NewTokens(key)
 	}
 	p.tokens.Replace(key, old, p.placedAt)
+	p.keys.remember(map[string][]byte{secretKeyFile: sealing, linkKeyFile: key})
+	return nil
+}
+
+// remember keeps the keys that are in use.
+func (k *keyState) remember(keys map[string][]byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used = keys
+}
+
+// putBack writes a key that is in use and whose file is gone: another in its place would shut out what runs, or secrets.
+func (k *keyState) putBack(log *slog.Logger, dir string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, key := range k.used {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := writeOnce(path, key); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		log.Error("a key in use was gone from the folder; it was written there again", "file", path)
+	}
 	return nil
 }
 

@@ -235,3 +235,24 @@ func TestAdminTokenIsReplaced(t *testing.T) {
 		t.Errorf("after a crash: %v, old %v, new %v", err, works(second, secondSecret), works("admin-third", third))
 	}
 }
+
+// TestKeyInUseIsPutBack: a key whose file goes away while the server runs is not changed for another one.
+func TestKeyInUseIsPutBack(t *testing.T) {
+	p := keyWorld(t)
+	for _, name := range []string{linkKeyFile, secretKeyFile} {
+		path := filepath.Join(p.cfg.Shared, name)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.loadKeys(); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("%s: another key was made: %v", name, err)
+		}
+	}
+}

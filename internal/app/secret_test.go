@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/restore"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -68,7 +69,7 @@ func TestCurrentReplica(t *testing.T) {
 func usesOfSecrets(t *testing.T, p *part) {
 	t.Helper()
 	var err error
-	if p.history, err = (Past{}).open(t.Context(), filepath.Join(t.TempDir(), "h.db"), nil); err != nil {
+	if p.history, err = (restore.Past{}).Open(t.Context(), filepath.Join(t.TempDir(), "h.db"), nil); err != nil {
 		t.Fatal(err)
 	}
 	defer p.history.Close()

@@ -13,7 +13,7 @@ import (
 
 func (a *app) zoneCommand() *cobra.Command {
 	return group("zone", Both("Availability zones", "可用区"),
-		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), a.outageCommand())
+		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), a.outageCommand(), new(farewell).recover(a))
 }
 
 func (a *app) queueCommand() *cobra.Command {
@@ -238,12 +238,4 @@ func (s *session) serverVersion(ctx context.Context) string {
 		return ""
 	}
 	return v.Version
-}
-
-func cutShort(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fault.New(fault.Unavailable, "CutShort", fault.T(
-		"The transfer broke off before its end; try again.", "传输中断，请重试。")).Because(err)
 }

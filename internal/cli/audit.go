@@ -12,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/download"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -146,11 +147,11 @@ func (a *app) auditExportCommand() *cobra.Command {
 		defer body.Close()
 		if args[0] == "-" {
 			_, err := io.Copy(s.out, body)
-			return cutShort(err)
+			return download.CutShort(err)
 		}
 		n, err := saveFile(args[0], 0o600, func(f *os.File) (int64, error) {
 			n, err := copyProgress(ctx, s, f, body, -1, s.t("audit", "审计"))
-			return n, cutShort(err)
+			return n, download.CutShort(err)
 		})
 		if err != nil {
 			return err

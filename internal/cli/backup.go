@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fermi-cluster/fermi/internal/cli/download"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -205,7 +206,7 @@ func (a *app) backupCommand() *cobra.Command {
 		send := func(w io.Writer) (int64, error) {
 			if len(keys) == 0 {
 				n, err := copyProgress(ctx, s, w, body, -1, s.t("backup", "备份"))
-				return n, cutShort(err)
+				return n, download.CutShort(err)
 			}
 			locked, err := age.Encrypt(w, keys...)
 			if err != nil {
@@ -213,7 +214,7 @@ func (a *app) backupCommand() *cobra.Command {
 			}
 			n, err := copyProgress(ctx, s, locked, body, -1, s.t("backup", "备份"))
 			if err != nil {
-				return n, cutShort(err) // without its end nobody takes it for whole
+				return n, download.CutShort(err) // without its end nobody takes it for whole
 			}
 			return n, locked.Close()
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -361,6 +362,7 @@ func nodeState(n *api.Node, lang string) cell {
 			c.tone = busy
 		}
 	}
+	c.text += card.State(n, lang)
 	return c
 }
 

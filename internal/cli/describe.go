@@ -14,6 +14,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -85,7 +86,10 @@ func (s *session) describe(ctx context.Context, obj api.Object) error {
 	d.add("Deletion asked", "请求删除", s.when(m.DeletedAt))
 	if n, ok := obj.(*api.Node); ok {
 		for _, l := range n.Status.Launchers {
-			d.add("Launchers", "启动器", launchersLine(l).In(s.lang))
+			d.add("Launchers", "启动器", card.Launchers(l).In(s.lang))
+		}
+		for _, line := range card.Sheet(n, s.lang, s.clock.Now()) {
+			d.add(line[0], line[0], line[1])
 		}
 	}
 	if p, ok := obj.(*api.Project); ok {
@@ -102,19 +106,6 @@ func (s *session) describe(ctx context.Context, obj api.Object) error {
 		return err
 	}
 	return s.describeEvents(ctx, d, obj)
-}
-
-// launchersLine says what an update left as it is.
-func launchersLine(l api.LauncherVersion) fault.Text {
-	switch {
-	case l.Version == "" && l.Count == 1:
-		return fault.T("1 of an older version still runs: it keeps what it was started with until its replica ends.", "1 个旧版本启动器仍在运行：在其副本结束前沿用启动时的行为。")
-	case l.Version == "":
-		return fault.T("%d of an older version still run: they keep what they were started with until their replicas end.", "%d 个旧版本启动器仍在运行：在各自副本结束前沿用启动时的行为。", l.Count)
-	case l.Count == 1:
-		return fault.T("1 of version %s still runs: it keeps what it was started with until its replica ends.", "1 个 %s 版本的启动器仍在运行：在其副本结束前沿用启动时的行为。", l.Version)
-	}
-	return fault.T("%[1]d of version %[2]s still run: they keep what they were started with until their replicas end.", "%[1]d 个 %[2]s 版本的启动器仍在运行：在各自副本结束前沿用启动时的行为。", l.Count, l.Version)
 }
 
 // when is a time and how long ago that is.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/download"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/slot"
 )
@@ -134,16 +135,16 @@ func (s *session) fetchRank(ctx context.Context, name string, of *api.Checkpoint
 	if n, err := io.Copy(io.MultiWriter(f, whole), io.LimitReader(in, length-tail)); err != nil {
 		return writeOrCut(path, err)
 	} else if n < length-tail {
-		return cutShort(io.ErrUnexpectedEOF)
+		return download.CutShort(io.ErrUnexpectedEOF)
 	}
 	end := make([]byte, tail)
 	if _, err := io.ReadFull(in, end); err != nil {
-		return cutShort(err)
+		return download.CutShort(err)
 	}
 	page := end[:slotPage]
 	whole.Write(page)
 	if !bytes.Equal(whole.Sum(nil), end[slotPage:]) {
-		return cutShort(errors.New("the bytes that came are not those that were sent"))
+		return download.CutShort(errors.New("the bytes that came are not those that were sent"))
 	}
 	if err := checkPage(page, of, rank); err != nil {
 		return err
@@ -177,7 +178,7 @@ func writeOrCut(path string, err error) error {
 	if errors.As(err, &disk) {
 		return badFile(path, err)
 	}
-	return cutShort(err)
+	return download.CutShort(err)
 }
 
 func badFileOrNil(path string, err error) error {

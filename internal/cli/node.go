@@ -10,15 +10,27 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	return group("node", Both("Machines", "节点"),
+	online := func(run card.Run) func(*cobra.Command, []string) error {
+		return a.online(func(ctx context.Context, s *session, args []string) error {
+			call := card.Session{Client: s.client, Out: s.out, Lang: s.lang, Clock: s.clock, Describe: s.describe}
+			if s.structured() {
+				call.Data = func(v any) error { return s.data(v) }
+			}
+			return run(ctx, call, s.cmd, args)
+		})
+	}
+	cmd := group("node", Both("Machines", "节点"),
 		a.listCommand(api.KindNode, "list", Both("List nodes", "列出节点")),
 		a.nodeVerb("cordon", Both("Keep new work away from nodes or devices", "停止向节点或单卡调度新任务"), fault.T("cordoned", "已隔离")),
 		a.nodeVerb("uncordon", Both("Let new work onto nodes or devices again", "恢复向节点或单卡调度新任务"), fault.T("uncordoned", "已恢复调度")),
-		a.drainCommand())
+		a.drainCommand(), new(farewell).lost(a))
+	cmd.AddCommand(card.Commands(online, Both, needArgs, place)...)
+	return cmd
 }
 
 // place is NODE or NODE/DEVICE.

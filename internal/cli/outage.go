@@ -18,30 +18,31 @@ var outageColumns = []column{
 }
 
 func (a *app) outageCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "outage ZONE", Short: Both("Show where each task of a zone would go if the zone were lost; nothing changes", "预览可用区丢失后各任务的去向；不做任何更改"),
-		Args: needArgs(1, 1, "ZONE"), Example: "  fermi zone outage beijing-1",
+	f := new(farewell)
+	cmd := &cobra.Command{
+		Use: "outage ZONE", Short: Both("Take a zone out: it takes no work, and what stands there leaves; first show where each task would go", "将可用区标记为中断：不再接收任务，其上的任务迁出；先预览各任务的去向"),
+		Args: needArgs(1, 1, "ZONE"), Example: "  fermi zone outage beijing-1 --preview\n  fermi zone outage beijing-1 --yes\n  fermi zone recover beijing-1",
 		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
 			out, err := s.client.Outage(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			if s.structured() {
+			if s.structured() && !f.yes {
 				return s.data(out)
 			}
 			putLine(s.out, s.t("Without %s %d [task|tasks] would start elsewhere and %d would wait.", "失去 %s 后，%d 个任务可在别处启动，%d 个需等待。", clean(out.Zone), out.Move, out.Wait))
-			if len(out.Items) == 0 {
-				return nil
-			}
 			if err := writeTable(s.out, outageColumns, s.outageRows(out.Items), s.lang, screenOf(s.out)); err != nil {
 				return err
 			}
 			if out.More > 0 {
 				putLine(s.out, s.t("and %d more that were not looked at", "另有 %d 个未逐一分析", out.More))
 			}
-			return nil
+			return f.takeOut(ctx, s, args[0], len(out.Items)+out.More)
 		}),
 	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.preview, "preview", false, Both("only show what would become of the tasks there", "仅预览其上任务的去向"))
+	return cmd
 }
 
 func (s *session) outageRows(items []api.OutageTask) [][]cell {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"github.com/spf13/cobra"
 
 	"errors"
@@ -33,11 +34,19 @@ func (s *session) dial() (*client.Client, error) {
 		Server: server, Token: token, Language: s.lang,
 		TLSFingerprint: first(s.flags.fingerprint, os.Getenv("FERMI_TLS_FINGERPRINT")),
 		UserAgent:      "fermi-cli/" + first(s.build.Version, "dev"),
+		Waits: func(server string) {
+			fmt.Fprintln(s.cmd.ErrOrStderr(), s.t("Waiting for an answer from %s …", "正在等待 %s 的响应 …", server))
+		},
 	})
 }
 
 // Dial is for commands that live outside this package: the same server and token as every verb.
-func Dial(cmd *cobra.Command) (*client.Client, error) {
+func Dial(cmd *cobra.Command) (*client.Client, error) { return outside(cmd).dial() }
+
+// Project is the one that such a command means; "" leaves it to the server.
+func Project(cmd *cobra.Command) string { return outside(cmd).project(api.KindTrainingTask) }
+
+func outside(cmd *cobra.Command) *session {
 	flag := func(name string) string {
 		if f := cmd.Root().PersistentFlags().Lookup(name); f != nil {
 			return f.Value.String()
@@ -45,8 +54,8 @@ func Dial(cmd *cobra.Command) (*client.Client, error) {
 		return ""
 	}
 	a := &app{}
-	a.flags.server, a.flags.tokenFile, a.flags.fingerprint = flag("server"), flag("token-file"), flag("tls-fingerprint")
-	return (&session{app: a, cmd: cmd, lang: Language(cmd)}).dial()
+	a.flags.server, a.flags.tokenFile, a.flags.fingerprint, a.flags.project = flag("server"), flag("token-file"), flag("tls-fingerprint"), flag("project")
+	return &session{app: a, cmd: cmd, lang: Language(cmd)}
 }
 
 // token is --token-file, FERMI_TOKEN, or the one `fermi up` left on this machine. The last is
@@ -77,10 +86,7 @@ func dataFolder() string {
 	if dir := os.Getenv("FERMI_DATA"); dir != "" {
 		return dir
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ".fermi"
-	}
+	home, _ := os.UserHomeDir() // "": the working directory
 	return filepath.Join(home, ".fermi")
 }
 
@@ -106,12 +112,7 @@ func isLocal(server string) bool {
 		server = "http://" + server
 	}
 	u, err := url.Parse(server)
-	if err != nil {
-		return false
-	}
-	host := u.Hostname()
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
+	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 // project is the one asked for, or chosen once for all; "" leaves it to the server: the caller's own.

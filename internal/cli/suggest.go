@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fermi-cluster/fermi/internal/cli/near"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -48,13 +49,14 @@ var otherWords = map[string][]string{
 		"kill cancel abort = stop NAME",
 		"output download artifacts = outputs NAME",
 		"checkpoint ckpt = checkpoints NAME",
+		"metric curve curves loss plot scalars tensorboard = metrics NAME",
 		"rm remove delete = fermi delete task NAME",
 		"log logs tail = fermi logs -f TASK",
 		"why explain = fermi why TASK",
 		"describe get info = fermi describe task NAME",
 		"apply create = fermi apply -f FILE",
 	},
-	"fermi node":    {"ps status show gpu gpus = list", "describe get info = fermi describe node NAME", "evacuate empty = drain NODE"},
+	"fermi node":    {"ps status gpu gpus = list", "describe get info health = show NODE", "evacuate empty = drain NODE", "inject drill = fault NODE", "diagnose check = test NODE"},
 	"fermi zone":    {"show status = list", "describe get info = fermi describe zone NAME"},
 	"fermi queue":   {"show status = list", "stop = pause NAME", "start = resume NAME"},
 	"fermi project": {"add join member = add-member PROJECT USER", "leave kick = remove-member PROJECT USER", "switch select default = use NAME", "rm remove = delete NAME"},
@@ -172,7 +174,7 @@ func badFlags(cmd *cobra.Command, err error) error {
 }
 
 // nearFlags are those of the command that a name may stand for: by the table, then by their letters.
-func nearFlags(cmd *cobra.Command, name string) (near []string) {
+func nearFlags(cmd *cobra.Command, name string) (found []string) {
 	if own := otherFlags[name]; own != "" && cmd.Flag(own) != nil {
 		return []string{"--" + own}
 	}
@@ -180,32 +182,12 @@ func nearFlags(cmd *cobra.Command, name string) (near []string) {
 		return nil
 	}
 	see := func(f *pflag.Flag) {
-		if !f.Hidden && (distance(f.Name, name) <= 2 || strings.HasPrefix(f.Name, name)) && !slices.Contains(near, "--"+f.Name) {
-			near = append(near, "--"+f.Name)
+		if !f.Hidden && (near.Distance(f.Name, name) <= 2 || strings.HasPrefix(f.Name, name)) && !slices.Contains(found, "--"+f.Name) {
+			found = append(found, "--"+f.Name)
 		}
 	}
 	cmd.Flags().VisitAll(see)
 	cmd.InheritedFlags().VisitAll(see)
-	slices.Sort(near)
-	return near[:min(len(near), 3)]
-}
-
-// distance is how many letters differ: Levenshtein's, in two rows.
-func distance(a, b string) int {
-	above := make([]int, len(b)+1)
-	for j := range above {
-		above[j] = j
-	}
-	for i := range len(a) {
-		row := []int{i + 1}
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row = append(row, min(above[j+1]+1, row[j]+1, above[j]+cost))
-		}
-		above = row
-	}
-	return above[len(b)]
+	slices.Sort(found)
+	return found[:min(len(found), 3)]
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -12,6 +11,8 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/curve"
+	"github.com/fermi-cluster/fermi/internal/cli/download"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -19,7 +20,15 @@ func (a *app) trainCommand() *cobra.Command {
 	return group("train", Both("Training tasks", "训练任务"),
 		a.trainRunCommand(), a.trainRerunCommand(),
 		a.listCommand(api.KindTrainingTask, "list", Both("List training tasks", "列出训练任务")),
-		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRestoreCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand())
+		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRestoreCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand(),
+		curve.Command(Both, func(do func(context.Context, *curve.Shell, []string) error) func(*cobra.Command, []string) error {
+			return a.online(func(ctx context.Context, s *session, args []string) error {
+				args[0] = bare(args[0])
+				return do(ctx, &curve.Shell{
+					Read: s.client.Raw, Project: s.project(api.KindTrainingTask), Out: s.out, Output: s.flags.output, Width: screenOf(s.out).width, T: s.t, Data: s.data, Clean: clean,
+				}, args)
+			})
+		}))
 }
 
 func (a *app) trainStopCommand() *cobra.Command {
@@ -64,11 +73,13 @@ var outputColumns = []column{col("PATH", "路径"), number("SIZE", "大小"), fi
 
 func (a *app) trainOutputsCommand() *cobra.Command {
 	var dir string
+	var unverified bool
 	cmd := &cobra.Command{
 		Use: "outputs NAME", Short: Both("List or fetch what a task left", "列出或下载任务输出"), Args: needArgs(1, 1, "NAME"),
 		Example: "  fermi train outputs gpt-7x2k9 --get ./results",
 	}
 	cmd.Flags().StringVar(&dir, "get", "", Both("fetch all files into this folder", "将全部文件下载到此文件夹"))
+	cmd.Flags().BoolVar(&unverified, "unverified", false, Both("with --get: take files as they are on the server's disk, damaged or not", "配合 --get：按服务器磁盘上的原样取出，即使已损坏"))
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
 		project := s.project(api.KindTrainingTask)
 		args[0] = bare(args[0])
@@ -77,7 +88,7 @@ func (a *app) trainOutputsCommand() *cobra.Command {
 			return err
 		}
 		if dir != "" {
-			return s.fetchOutputs(ctx, project, args[0], dir, outs)
+			return s.fetchOutputs(ctx, project, args[0], dir, outs, unverified)
 		}
 		if s.structured() {
 			if outs == nil {
@@ -106,7 +117,7 @@ func (a *app) trainOutputsCommand() *cobra.Command {
 
 // fetchOutputs writes every file below dir. The names come from elsewhere: nothing is written
 // outside dir, whatever they say.
-func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, outs []client.Output) error {
+func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, outs []client.Output, unverified bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return badFile(dir, err)
 	}
@@ -126,7 +137,7 @@ func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, o
 			return fault.New(fault.Internal, "BadOutputPath", fault.T(
 				"The server names an output %q that lies outside the folder.", "服务器给出的输出路径 %q 超出目标文件夹。", o.Path))
 		}
-		if err := s.fetchOutput(ctx, root, project, task, o, bar); err != nil {
+		if err := s.fetchOutput(ctx, root, project, task, o, unverified, bar); err != nil {
 			return err
 		}
 		bar.done()
@@ -136,38 +147,31 @@ func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, o
 	return nil
 }
 
-func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task string, o client.Output, bar *progress) (err error) {
-	body, length, err := s.client.OpenOutput(ctx, project, task, o.Path)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
+func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task string, o client.Output, unverified bool, bar *progress) (err error) {
 	name := filepath.FromSlash(o.Path)
 	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return badFile(name, err)
 	}
-	part := name + ".part"
-	f, err := root.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	partial := name + ".part"
+	f, err := root.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return badFile(name, err)
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
-			_ = root.Remove(part)
+			_ = root.Remove(partial)
 		}
 	}()
-	n, err := io.Copy(f, &countReader{ctx, body, bar.add})
-	if err != nil {
-		return cutShort(err)
-	}
-	if length >= 0 && n != length {
-		return cutShort(fmt.Errorf("%d of %d bytes", n, length))
+	if err = download.File(ctx, f, o, unverified, func(part client.OutputPart) (io.ReadCloser, int64, error) {
+		return s.client.OpenOutput(ctx, project, task, o.Path, part)
+	}, func(r io.Reader) io.Reader { return &countReader{ctx, r, bar.add} }); err != nil {
+		return err
 	}
 	if err = f.Close(); err != nil {
 		return badFile(name, err)
 	}
-	if err = root.Rename(part, name); err != nil {
+	if err = root.Rename(partial, name); err != nil {
 		return badFile(name, err)
 	}
 	return nil

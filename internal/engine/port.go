@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 )
 
 // Name is a replica's deterministic name: task id, role, index, attempt.
@@ -69,23 +70,63 @@ type Replica struct {
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// KeepLocal says which checkpoints stay on the node's disk.
 	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
-	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
-	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	FolderSaves
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
-	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
-	Spare bool `json:"spare,omitempty"`
-	// Peer: launchers keep what ranks save in each other's memory too.
-	Peer bool `json:"peer,omitempty"`
+	Duties
 	// Inside is the replica inside which this one runs: in its cgroup, on its devices and, where it has no
 	// code of its own, in its folder. "": it has its own place.
 	Inside Name `json:"inside,omitempty"`
 	// Image is the one that its processes run in; "": the node's own system.
 	Image string `json:"image,omitempty"`
+	Tenancy
+}
+
+// Tenancy is who a replica belongs to on its node, and what of the node's is theirs.
+type Tenancy struct {
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
 	// Folders are the names of the machines' folders that the project was granted.
 	Folders []string `json:"folders,omitempty"`
+	// Home names the home folder that its processes have and that outlives the replica: the id of who owns it. One replica at a
+	// time has it. "": the replica's own, which goes with it.
+	Home string `json:"home,omitempty"`
+	// HomeLimit is what that home may hold; 0: no bound of its own.
+	HomeLimit api.Bytes `json:"homeLimit,omitempty"`
+}
+
+// Duties are what a replica does beside running its ranks.
+type Duties struct {
+	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
+	Spare bool `json:"spare,omitempty"`
+	// Peer: launchers keep what ranks save in each other's memory too.
+	Peer bool `json:"peer,omitempty"`
+	// Serve is how the launcher finds out whether its processes answer requests; nil: they answer none.
+	Serve *Serve `json:"serve,omitempty"`
+}
+
+// Serve is how a replica that answers requests is asked whether it can.
+type Serve struct {
+	Port int    `json:"port,omitempty"` // that it listens on; 0: the one that its launcher gives it, $FERMI_PORT
+	Path string `json:"path,omitempty"` // asked with GET, and answered with 2xx or 3xx; "": a connection is enough
+	// Every is the time between two questions, Timeout how long an answer may take, Failures how many in a row make it unready.
+	Every    api.Duration `json:"every"`
+	Timeout  api.Duration `json:"timeout"`
+	Failures int          `json:"failures"`
+}
+
+// Serving is whether the processes of a replica answer requests, as its launcher finds by asking them.
+type Serving struct {
+	Ready bool
+	Port  int    // where they listen, at the replica's address
+	Why   string // they don't answer; for people
+}
+
+// Reach is where a replica's ranks are reached.
+type Reach struct {
+	Address string   // "": by the machine's loopback
+	Serve   int      // port that its ranks may serve others on, as long as the launcher lives
+	Serving *Serving // nil: it answers no requests
 }
 
 // Elastic is what the ranks of an elastic task need to know about its size.
@@ -146,16 +187,27 @@ type Observation struct {
 
 // Exit is how it ended.
 type Exit struct {
-	Code      int           `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
-	Signal    string        `json:"signal,omitempty"` // "SIGKILL"
-	Reason    string        `json:"reason"`           // see the Reasons below
-	Message   string        `json:"message,omitempty"`
-	At        time.Time     `json:"at"`
+	Code    int       `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
+	Signal  string    `json:"signal,omitempty"` // "SIGKILL"
+	Reason  string    `json:"reason"`           // see the Reasons below
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"`
+	// Ran is how long the user's process ran by a clock that nobody sets; 0: not measured, or it never ran.
+	Ran       time.Duration `json:"ran,omitempty"`
 	CPUTime   time.Duration `json:"cpuTime"`
 	PeakBytes int64         `json:"peakBytes"`
 	// Rank is the process that decided; nil: it was none.
 	Rank *int `json:"rank,omitempty"`
 	Diagnosis
+}
+
+// Ended is when a process that began at start ended, by the clock as it stood at its start: what was measured counts, and
+// not what the machine's clock was set to meanwhile.
+func (e *Exit) Ended(start time.Time) time.Time {
+	if e.Ran > 0 && !start.IsZero() {
+		return start.Add(e.Ran)
+	}
+	return e.At
 }
 
 // Diagnosis is why a process failed, by its last words.
@@ -176,10 +228,17 @@ const (
 	ReasonStopped      = "Stopped"      // we stopped it
 	ReasonStartFailed  = "StartFailed"  // the command or its code could not be started: the user's to mend
 	ReasonLauncherLost = "LauncherLost" // the launcher itself was killed
+	ReasonSilent       = hold.Silent    // the launcher said nothing, and was given up without proof of its end
+	ReasonNodeLost     = hold.Lost      // an operator said that its node is gone
 	ReasonLeftEarly    = "LeftEarly"    // a rank ended well while others needed it
 	ReasonProcessLimit = "ProcessLimit" // it could make no more processes, and gave up
 	ReasonDiskLimit    = "DiskLimitExceeded"
 )
+
+// Lost says that the replica's own processes did not end it: its launcher, or the node with it, is gone.
+func (e *Exit) Lost() bool {
+	return e.Reason == ReasonLauncherLost || e.Reason == ReasonSilent || e.Reason == ReasonNodeLost
+}
 
 // Engine starts and stops replicas on the nodes of its zones: what controllers need of it. Safe for concurrent use.
 type Engine interface {
@@ -187,7 +246,7 @@ type Engine interface {
 	// is left alone. An error means that it may or may not exist: call again.
 	Start(ctx context.Context, r Replica) error
 	// Stop asks the launcher to end the tree: SIGTERM, grace, SIGKILL. Returns at once; the end
-	// comes as an observation. Unknown or ended replicas are fine. A replica not yet started
+	// comes as an observation. Without any grace a launcher that does not hear it is killed soon after, where the engine can. Unknown or ended replicas are fine. A replica not yet started
 	// then never starts. An order counts while its leader leads: the next one repeats what it wants.
 	Stop(ctx context.Context, name Name, grace time.Duration) error
 	// Remove forgets a replica that is Done and deletes what it left. Unknown is fine.
@@ -225,3 +284,16 @@ type Briefed interface {
 type Prompted interface {
 	Poke(name Name)
 }
+
+// FolderSaves says how a script saves that does not call the SDK: by itself, or by hooks in its libraries.
+type FolderSaves struct {
+	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
+	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	// FolderAnew: what earlier launchers of the task left of it counts no more, because somebody chose where to begin.
+	FolderAnew bool `json:"folderAnew,omitempty"`
+	// Instant has the loops of known libraries save in memory by themselves.
+	Instant bool `json:"instant,omitempty"`
+}
+
+// FromFolder says, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to.
+const FromFolder = "folder"

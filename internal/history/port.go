@@ -132,19 +132,3 @@ type Archive interface {
 	Expired(ctx context.Context, now time.Time, limit int) ([]Archived, error)
 	Forget(ctx context.Context, kind api.Kind, ids ...string) error
 }
-
-// Point is one value of a series.
-type Point struct {
-	Time  time.Time `json:"time"`
-	Step  int64     `json:"step"`
-	Value float64   `json:"value"`
-}
-
-// Metrics keeps points, in blocks per series. A series is (task id, name, replica).
-type Metrics interface {
-	AddPoints(ctx context.Context, taskID, name, replica string, points ...Point) error
-	// Points is in the order they were added; limit 0 is 10000.
-	Points(ctx context.Context, taskID, name, replica string, limit int) ([]Point, error)
-	// Series lists the names known for a task.
-	Series(ctx context.Context, taskID string) ([]string, error)
-}

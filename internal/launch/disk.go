@@ -3,12 +3,54 @@ package launch
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine/disk"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/setup"
 )
+
+// overDisk says that a replica holds more on disk than it may.
+type overDisk struct {
+	text  fault.Text
+	grace time.Duration
+}
+
+// fullGrace is how long ranks have that filled the disk: others wait for what they hold.
+const fullGrace = time.Second
+
+// filled is the machine's word that its disk is full and that this replica holds most of it.
+func (l *launcher) filled() {
+	select {
+	case l.overDisk <- overDisk{fault.T("It filled the node's disk: it kept more there than any other task, and was ended so that others can go on; ask for what it needs (resources.ephemeralDisk), or write less.",
+		"其写满了节点磁盘：占用多于任何其他任务，为使其他任务继续运行而被结束；请用 resources.ephemeralDisk 申请所需空间，或减少写入。"), fullGrace}:
+	default: // it was said
+	}
+}
+
+// makeRoom removes what nobody wants of a replica that was ended for what it keeps on disk, and waits no longer than
+// usual for what it leaves to find room.
+func (l *launcher) makeRoom() {
+	dirs := []string{record.DirTmp, record.DirVarTmp, record.DirHome}
+	if r := l.home.Replica; r.OutputLogs == "" && r.CheckpointFolder == "" {
+		dirs = append(dirs, record.DirCode)
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(filepath.Join(l.home.Dir, dir)); err != nil {
+			l.log.Warn("scratch files of a replica that was over its disk limit are left", "folder", dir, "error", err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.givingUp {
+		l.givingUp = true
+		time.AfterFunc(l.patience, func() { close(l.giveUp) })
+	}
+}
 
 // diskGrace is how long ranks may go on that hold more on disk than they may: they go on writing.
 const diskGrace = 5 * time.Second
@@ -24,6 +66,31 @@ func (r *runner) holdDisk() *disk.Watch {
 		return disk.Loose(r.wall.Dir, r.clock, r.wall.Everybody)
 	}
 	return nil
+}
+
+// holdHome begins to hold a home that outlives the replica to its limit; nil: it has none.
+func (r *runner) holdHome() *disk.Watch {
+	if r.wall.Replica.HomeLimit <= 0 {
+		return nil
+	}
+	return disk.New(setup.HomeOf(r.wall.Dir, r.wall.Replica), int64(r.wall.Replica.HomeLimit), r.clock, r.wall.Everybody)
+}
+
+// watchHome is watchDisk of the home.
+func (r *runner) watchHome(ctx context.Context, w *disk.Watch) {
+	defer w.Close()
+	used, err := w.Run(ctx)
+	if err != nil && !errors.Is(err, disk.ErrTooDeep) {
+		return
+	}
+	text := fault.T("Its home holds %v, more than its limit of %v; raise spec.storage and start it again, then delete what is not needed.",
+		"其主目录占用 %v，超过上限 %v；请提高 spec.storage 后重新启动，再删除不需要的文件。", roundBytes(used), r.wall.Replica.HomeLimit)
+	r.log.Warn("the home is over its limit", "used", used, "limit", w.Limit(), "error", err)
+	r.spool.Notice("%s", text.Pack())
+	select {
+	case r.overDisk <- overDisk{text, diskGrace}:
+	case <-ctx.Done():
+	}
 }
 
 // watchDisk tells the warden when the folder holds too much, until ctx ends.
@@ -47,7 +114,7 @@ func (r *runner) watchDisk(ctx context.Context, w *disk.Watch) {
 	r.log.Warn("the replica is over its disk limit", "used", used, "limit", w.Limit(), "error", err)
 	r.spool.Notice("%s", text.Pack())
 	select {
-	case r.overDisk <- text.Pack():
+	case r.overDisk <- overDisk{text, diskGrace}:
 	case <-ctx.Done():
 	}
 }

@@ -28,7 +28,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/launch/spool"
+	"github.com/fermi-cluster/fermi/internal/launch/terminal"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/curve"
 )
 
 // Config is what the command line and the engine give.
@@ -53,6 +55,7 @@ type Config struct {
 // tools are what everybody in a launcher works with.
 type tools struct {
 	client *link.Client
+	points *curve.Source
 	spool  *spool.Spool
 	clock  clock.Clock
 	log    *slog.Logger
@@ -64,17 +67,22 @@ type launcher struct {
 	home   *setup.Home
 	orders Orders
 	words  *commands
+	shells *terminal.Set
 	// giveUp is closed when the hand-over has waited long enough.
 	giveUp   chan struct{}
 	patience time.Duration // Config.GiveUp
 	children chan struct{} // a child ended
+	overDisk chan overDisk // the replica holds more on disk than it may
 
 	mu          sync.Mutex
 	handingOver bool
 	givingUp    bool
 }
 
-const defaultGiveUp = 60 * time.Second
+const (
+	defaultGiveUp  = 60 * time.Second
+	pointsPatience = 20 * time.Second // with points of curves, after everything else was handed over
+)
 
 // Run is the launcher's life. It must be alone in its process: it becomes the subreaper and reaps
 // every child. A replica that another launcher holds, or that is done, is no error.
@@ -116,7 +124,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
-	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log}, home: &setup.Home{Dir: cfg.Dir}, orders: cfg.Orders, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1)}
+	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log, points: curve.NewSource(cfg.Clock, cfg.Log)}, home: &setup.Home{Dir: cfg.Dir}, orders: cfg.Orders, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1), overDisk: make(chan overDisk, 1)}
 	if err := l.run(ctx, cfg); err != nil {
 		l.log.Error("launcher ended", "error", err)
 		return err
@@ -179,6 +187,11 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	if err := l.connect(cfg.Token, ends.Endpoints, said.Epoch, exited); err != nil {
 		return err
 	}
+	l.shells = terminal.New(terminal.Config{
+		Talk: l.client.Talk, Find: wall.Find, UID: l.home.Tenant.UID, Mark: string(l.home.Replica.Name), Group: group, Clock: l.clock, Log: l.log,
+		Apart: func() bool { return wall.Place.Space.Descriptor() != 0 },
+	})
+	defer l.shells.Close()
 	r := l.newRunner(cfg, wall, ends)
 	if l.home.Replica.Peer && !exited {
 		stop, err := r.saves.OpenPeers()
@@ -195,7 +208,8 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	stopSignals := l.catchSignals(ctx, &wg)
 	defer stopSignals()
 	self := record.Self()
-	self.Cgroup, self.Version = wall.GroupPath(), cfg.Version
+	self.Cgroup, self.Version, self.HearsFull = wall.GroupPath(), cfg.Version, true
+	record.Spare(l.home.Dir)
 	// After this the engine can signal us; a stop it wished before is found by live.
 	if err := record.Write(l.home.Dir, record.FileLauncher, self); err != nil {
 		return err
@@ -210,6 +224,7 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	}
 	l.client.Exited(exit)
 	l.spool.Close()
+	l.points.Finish()
 	outs := l.outputs(nil)
 	return l.handOver(ctx, linkDone, outs, outs.Scan())
 }
@@ -237,15 +252,16 @@ func (l *launcher) settle() (ends record.Link, err error) {
 // newRunner puts together who runs the generations; it starts nothing.
 func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
 	n := max(l.home.Replica.Ranks, 1)
-	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
+	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Curve: (&reports{l.points, map[int]stamp{}}).draw, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
+	tree := process.Tree{Self: os.Getpid(), Group: wall.Group, Mark: []byte("FERMI_REPLICA=" + string(l.home.Replica.Name)), Log: l.log, Own: wall.Helpers}
 	saves := keeper.New(keeper.Config{
-		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers,
+		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers, Writers: tree.Writes, Note: l.spool.Notice,
 		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,
 	})
 	l.words.ranks, l.words.saves = ranks, saves
 	return &runner{
-		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
-		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: make(chan string),
+		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, shells: l.shells, ranks: ranks, saves: saves,
+		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: l.overDisk, left: l.leftOf(),
 	}
 }
 
@@ -254,9 +270,17 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runne
 	outs := l.outputs(l.spool.Notice)
 	exit := r.live(ctx, outs, settled)
 	r.supplies.DropSecrets()
+	if exit.Reason == engine.ReasonSucceeded {
+		l.keepLeft(outs, r.left)
+	}
+	l.points.Finish()
 	found := outs.Scan()
 	l.spool.Close()
 	exit.At = l.clock.Now()
+	var start record.Start
+	if ok, err := record.Read(l.home.Dir, record.FileStart, &start); ok && err == nil {
+		exit.Ran = start.Ran()
+	}
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, retry.Most) {
 		err := record.Write(l.home.Dir, record.FileExit, exit)
 		if err == nil {
@@ -272,7 +296,47 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runne
 	}
 	l.log.Info("replica exited", "code", exit.Code, "reason", exit.Reason, "signal", exit.Signal)
 	l.client.Exited(exit)
+	if exit.Reason == engine.ReasonDiskLimit {
+		l.makeRoom()
+	}
 	return l.handOver(ctx, linkDone, outs, found)
+}
+
+// fileLeft has the names of what is kept of the working folder, for a second life.
+const fileLeft = "left.json"
+
+// keepLeft has what a script that ended well left in its working folder uploaded, too.
+func (l *launcher) keepLeft(outs *output.Set, left *output.Left) {
+	if names := left.Take(l.spool.Notice); len(names) > 0 {
+		if err := record.Write(l.home.Dir, fileLeft, names); err != nil {
+			l.log.Warn("what is left in the working folder can't be recorded", "error", err)
+		}
+		outs.Also(l.home.Steward.In(l.codeOf()), output.LeftPrefix, names)
+	}
+}
+
+// codeOf is the replica's own folder for code; "": the code lies in a folder that stays.
+func (l *launcher) codeOf() string {
+	if c := l.home.Replica.Code; c != nil && c.Folder != "" || l.home.Replica.Inside != "" {
+		return ""
+	}
+	return filepath.Join(l.home.Dir, record.DirCode)
+}
+
+// leftOf looks after what the script leaves in its working folder.
+func (l *launcher) leftOf() *output.Left {
+	at := l.codeOf()
+	if at == "" {
+		return nil
+	}
+	r := l.home.Replica
+	var skip []string
+	for _, folder := range []string{r.CheckpointFolder, r.OutputLogs} {
+		if folder != "" {
+			skip = append(skip, filepath.Join(r.WorkingDir, folder))
+		}
+	}
+	return output.NewLeft(l.home.Steward.In(at), skip...)
 }
 
 func (l *launcher) connect(token, endpoints string, epoch int64, exited bool) (err error) {
@@ -286,7 +350,7 @@ func (l *launcher) connect(token, endpoints string, epoch int64, exited bool) (e
 	}
 	l.client, err = link.NewClient(link.ClientConfig{
 		Name: l.home.Replica.Name, Token: token, Endpoints: endpoints, Epoch: epoch, State: state,
-		Spool: l.spool, Orders: words, Log: l.log, Clock: l.clock,
+		Spool: l.spool, Orders: words, Log: l.log, Clock: l.clock, Calls: func(id string) { l.shells.Answer(id) }, Beside: l.points.Ship,
 	})
 	return err
 }
@@ -299,7 +363,12 @@ func (l *launcher) outputs(note func(string, ...any)) *output.Set {
 			sources = append(sources, output.Source{Folder: l.home.Steward.In(dir), Prefix: "logs/"})
 		}
 	}
-	return output.New(sources, l.client, l.clock, l.log, note)
+	outs := output.New(sources, l.client, l.clock, l.log, note)
+	var names []string
+	if ok, err := record.Read(l.home.Dir, fileLeft, &names); ok && err == nil {
+		outs.Also(l.home.Steward.In(l.codeOf()), output.LeftPrefix, names)
+	}
+	return outs
 }
 
 // catchSignals makes the launcher deaf to what a terminal sends, and turns SIGTERM into a stop.
@@ -311,6 +380,8 @@ func (l *launcher) catchSignals(ctx context.Context, wg *sync.WaitGroup) (restor
 	signal.Notify(term, unix.SIGTERM)
 	child := make(chan os.Signal, 1)
 	signal.Notify(child, unix.SIGCHLD)
+	full := make(chan os.Signal, 1)
+	signal.Notify(full, unix.SIGUSR1)
 	wg.Go(func() {
 		for {
 			select {
@@ -319,6 +390,8 @@ func (l *launcher) catchSignals(ctx context.Context, wg *sync.WaitGroup) (restor
 			case <-deaf:
 			case <-term:
 				l.terminate()
+			case <-full:
+				l.filled()
 			case <-child:
 				select {
 				case l.children <- struct{}{}:
@@ -331,6 +404,7 @@ func (l *launcher) catchSignals(ctx context.Context, wg *sync.WaitGroup) (restor
 		signal.Stop(deaf)
 		signal.Stop(term)
 		signal.Stop(child)
+		signal.Stop(full)
 	}
 }
 
@@ -368,8 +442,18 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 		_ = outs.Finish(upload, found)
 	}()
 	why := ""
-	for files, log := (<-chan struct{})(uploaded), l.client.Shipped(); files != nil || log != nil; {
+	var late <-chan time.Time // points are not worth more than that
+	for files, log, points := (<-chan struct{})(uploaded), l.client.Shipped(), l.points.Drained(); files != nil || log != nil || points != nil; {
+		if files == nil && log == nil && late == nil {
+			late = l.clock.After(pointsPatience)
+		}
 		select {
+		case <-points:
+			points = nil
+			continue
+		case <-late:
+			points, why = nil, "the last points of curves could not be handed over"
+			continue
 		case <-files:
 			files = nil
 			continue

@@ -74,14 +74,14 @@ func TestEnds(t *testing.T) {
 				if d := cmp.Diff(c.lines, lines); d != "" {
 					t.Error(d)
 				}
-				if got.PeakBytes <= 0 || !r.has(record.FileStart)() {
+				if got.PeakBytes <= 0 || got.Ran <= 0 || !r.has(record.FileStart)() {
 					t.Errorf("peak %d, start.json %v", got.PeakBytes, r.has(record.FileStart)())
 				}
 			}
 			if failed := got.Reason != engine.ReasonSucceeded && got.Reason != engine.ReasonStartFailed && got.Reason != engine.ReasonStopped && got.Reason != engine.ReasonTimedOut; failed != (got.Cause != "") {
 				t.Errorf("%s has cause %q", got.Reason, got.Cause)
 			}
-			got.Message, got.At, got.CPUTime, got.PeakBytes, got.Rank, got.Diagnosis = "", time.Time{}, 0, 0, nil, engine.Diagnosis{}
+			got.Message, got.At, got.Ran, got.CPUTime, got.PeakBytes, got.Rank, got.Diagnosis = "", time.Time{}, 0, 0, 0, nil, engine.Diagnosis{}
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Error(d)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/setup"
+	"github.com/fermi-cluster/fermi/internal/launch/terminal"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -34,14 +35,16 @@ type runner struct {
 	wall     *setup.Enclosure
 	supplies *setup.Supplies
 	words    *commands
+	shells   *terminal.Set
 	ranks    *rankset.Set
 	saves    *keeper.Keeper
 	standby  *process.Nursery
 	ports    *port.Set
 	socket   *rankset.Socket // of prepare, before the first process starts
 	readings engine.Readings
+	left     *output.Left  // what the script leaves in its working folder; nil: it stays there
 	children chan struct{} // a child ended
-	overDisk chan string   // it holds more on disk than it may: why it is ended
+	overDisk chan overDisk // it holds more on disk than it may
 	course
 }
 
@@ -53,6 +56,7 @@ type course struct {
 	timed     bool             // deadline was set
 	spent     process.Spent
 	before    before // of the generation that runs
+	printed   []*rankset.Printed
 }
 
 // live runs one generation after the other and returns the last one's end, the tree gone and the
@@ -129,6 +133,9 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 			wg.Go(func() { r.socket.Serve(work, r.ranks, r.log) })
 			wg.Go(func() { outs.During(work) })
 			wg.Go(func() { r.saves.Run(work) })
+			if home := r.holdHome(); home != nil {
+				wg.Go(func() { r.watchHome(work, home) })
+			}
 		}
 		var more bool
 		var until time.Time
@@ -253,6 +260,7 @@ func (r *runner) prepareRanks(g link.Generation) (s setup.Stage, err error) {
 	if err := r.wall.WriteRecipe(s.Replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
+	r.shells.Prepare(terminal.Stage{Dir: s.Dir, Env: s.Env, Each: s.Each, First: g.FirstRank})
 	return s, nil
 }
 
@@ -287,13 +295,18 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
-		return &rankset.Printed{Tell: func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) }}
+		p := &rankset.Printed{
+			Tell:  func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) },
+			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) },
+		}
+		r.printed = append(r.printed, p)
+		return p
 	}}
 }
 
 // stage is what ranks of a generation would be started with; it changes nothing.
 func (r *runner) stage(g link.Generation) (setup.Stage, error) {
-	return r.supplies.Stage(g, setup.RankPlace{Socket: r.socket.Path, Memory: r.wall.Memory, Resume: r.saves.ResumeFrom(), Port: r.ports.Serve.Port, Peers: r.saves.HasPeers()})
+	return r.supplies.Stage(g, setup.RankPlace{Socket: r.socket.Path, Memory: r.wall.Memory, Resume: r.saves.ResumeFrom(), Port: r.servePort(), Peers: r.saves.HasPeers()})
 }
 
 // leave lets go of what the ranks had; none runs any more.
@@ -326,6 +339,9 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	}
 	if err := r.supplies.BringCode(ctx); err != nil {
 		return err
+	}
+	if err := r.left.Begin(); err != nil {
+		r.log.Warn("the working folder can't be listed: what is left there will not be kept", "error", err)
 	}
 	return r.wall.Steward.Warm()
 }

@@ -14,7 +14,7 @@ import (
 const readEvery = 30 * time.Second // the driver is asked for devices
 
 // watchDevices asks the driver again and again, until ctx ends. A driver that hangs is not waited for.
-func (r *runner) watchDevices(ctx context.Context) {
+func (r *runner) watchDevices(ctx context.Context, g link.Generation) {
 	devices := r.wall.Replica.Devices
 	if r.readings == nil || len(devices) == 0 || slices.ContainsFunc(devices, func(d api.Device) bool { return d.Virtual }) {
 		return
@@ -38,6 +38,7 @@ func (r *runner) watchDevices(ctx context.Context) {
 				return // no driver: nor will there be
 			}
 			r.ranks.Report.Uses(func(use *link.Use) { rankset.AddReadings(use, list, readEvery) })
+			r.drawDevices(g, list)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 // supervise watches a generation until nothing of its tree is left. more: it is worth waiting for
 // another generation; until: how long what is left may take otherwise.
 func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
-	w := &warden{r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent), drag: process.Drag{Clock: r.clock}, tree: r.processTree()}
+	w := &warden{r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent), drag: process.Drag{Clock: r.clock}, tree: r.processTree(), pen: pen{points: r.points}}
 	w.renew()
 	if r.wall.Replica.Inside == "" {
 		w.meter = rankset.NewMeter(w.tree, r.spent.CPU, r.clock.Now())
@@ -32,10 +32,15 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 	if d := r.wall.Replica.RunTimeout.Std(); d > 0 && !r.timed {
 		r.deadline, r.timed = r.clock.After(d), true
 	}
+	r.shells.Begin(procs.PIDs[0])
 	w.lookOn(ctx)
 	w.watch(ctx)
 	w.lookAway()
 	procs.Drained()
+	for _, p := range r.printed {
+		p.Flush()
+	}
+	r.printed = nil
 	if until = w.kill; w.why == "" { // how long we may wait after the ranks ended
 		until = r.clock.Now().Add(r.wall.Replica.StopGrace.Std())
 	}
@@ -48,7 +53,8 @@ func (w *warden) lookOn(ctx context.Context) {
 	var wg sync.WaitGroup
 	w.witness = &witness{tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID}
 	wg.Go(func() { w.witness.watch(ctx) })
-	wg.Go(func() { w.r.watchDevices(ctx) })
+	wg.Go(func() { w.r.watchDevices(ctx, w.g) })
+	wg.Go(func() { w.r.watchService(ctx) })
 	w.lookAway = func() {
 		cancel()
 		wg.Wait()
@@ -79,6 +85,7 @@ type warden struct {
 	tree     *process.Tree
 	reaper   *process.Reaper
 	meter    *rankset.Meter
+	pen      pen
 	drag     process.Drag
 	witness  *witness
 	lookAway func()
@@ -164,8 +171,9 @@ func (w *warden) watch(ctx context.Context) {
 		case <-cancelled:
 			cancelled = nil
 			w.end(engine.ReasonStopped, r.wall.Replica.StopGrace.Std())
-		case w.diskText = <-r.overDisk:
-			w.end(engine.ReasonDiskLimit, min(diskGrace, r.wall.Replica.StopGrace.Std()))
+		case over := <-r.overDisk:
+			w.diskText = over.text.Pack()
+			w.end(engine.ReasonDiskLimit, min(over.grace, r.wall.Replica.StopGrace.Std()))
 		case <-r.deadline:
 			r.deadline = nil
 			w.end(engine.ReasonTimedOut, r.wall.Replica.StopGrace.Std())
@@ -179,6 +187,9 @@ func (w *warden) watch(ctx context.Context) {
 			u.Peak = r.spent.Peak
 			r.client.Usage(u)
 			w.meter.Note(r.ranks.Report, u)
+			if w.meter != nil {
+				w.pen.drawUse(w.g.Number, r.ranks.Progress.StepOf(0), u)
+			}
 		}
 	}
 }
@@ -194,6 +205,7 @@ func (w *warden) over() bool {
 	if w.reaper.Left > 0 {
 		return false
 	}
+	w.r.shells.HangUp() // they end with the ranks
 	if w.parting {
 		w.giveUpParting() // nobody is left to stay
 	}
@@ -248,6 +260,7 @@ func (w *warden) blame() {
 // cut kills the tree at once, without asking.
 func (w *warden) cut() {
 	w.ending = true
+	w.r.shells.HangUp()
 	w.kill = w.r.clock.Now()
 	for _, pid := range w.reaper.PIDs() { // our children, not yet reaped: no look at /proc is needed
 		if !slices.ContainsFunc(w.tree.Spare, func(p record.Process) bool { return p.PID == pid }) {
@@ -268,6 +281,7 @@ func (w *warden) end(why string, grace time.Duration) {
 	if !w.ending {
 		w.ending = true
 		w.drag.End()
+		w.r.shells.HangUp()
 		w.tree.Signal(unix.SIGTERM)
 	}
 	if at := w.r.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {

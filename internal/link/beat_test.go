@@ -1,26 +1,8 @@
 package link
 
 import (
-	"errors"
-	"net"
-	"sync"
 	"testing"
-	"time"
 )
-
-func TestBeatPace(t *testing.T) {
-	for launchers, want := range map[int]time.Duration{0: 2 * time.Second, 1: 2 * time.Second, 4000: 2 * time.Second, 16384: 8192 * time.Millisecond, 1 << 30: time.Minute} {
-		if got := beatPace(launchers); got != want {
-			t.Errorf("%d launchers: every %v, want %v", launchers, got, want)
-		}
-	}
-	if got := silenceAfter(beatEvery); got != silenceLimit {
-		t.Errorf("silence of a few: %v", got)
-	}
-	if got := silenceAfter(8 * time.Second); got != 20*time.Second {
-		t.Errorf("silence of many: %v", got)
-	}
-}
 
 // TestOrderOnce: an order that is repeated is told once a stream, another one again, and all of it to the next stream.
 func TestOrderOnce(t *testing.T) {
@@ -50,72 +32,4 @@ func TestOrderOnce(t *testing.T) {
 	_, _, again, _ := w.client(testName, w.endpoints(s.target), 0)
 	order(second)
 	eventually(t, "the next stream is told", func() bool { n, _ := again.heard(); return n == 1 })
-}
-
-// TestDoorWidth: who says nothing is not in the way of others for ever, and who spoke makes room at once.
-func TestDoorWidth(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := newDoor(inner)
-	defer d.Close()
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	for i := range 2*doorWidth + 2 {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		s, err := d.Accept() // never waits
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		if i%2 == 0 { // has a turn, and says nothing
-			readers.Go(func() { _, _ = s.Read(make([]byte, 1)) })
-			continue
-		}
-		if _, err := c.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := len(d.turns); got > doorWidth {
-		t.Errorf("%d have their turn", got)
-	}
-}
-
-// TestDoorLeft: who is hung up on while it waits for its turn is told so.
-func TestDoorLeft(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := newDoor(inner)
-	defer d.Close()
-	for range doorWidth {
-		d.turns <- struct{}{}
-	}
-	c, err := net.Dial("tcp", inner.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s, err := d.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := s.Read(make([]byte, 1))
-		ended <- err
-	}()
-	s.Close()
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
@@ -25,7 +26,7 @@ import (
 // The metadata of every call.
 const (
 	metaToken   = "authorization"
-	metaReplica = "fermi-replica"
+	MetaReplica = "fermi-replica"
 )
 
 type callerKey struct{}
@@ -52,7 +53,7 @@ func (s *authenticStream) Context() context.Context { return s.ctx }
 func (h *Hub) authenticate(readers *sync.WaitGroup) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		md, _ := metadata.FromIncomingContext(stream.Context())
-		names, tokens := md.Get(metaReplica), md.Get(metaToken)
+		names, tokens := md.Get(MetaReplica), md.Get(metaToken)
 		if len(names) != 1 || len(tokens) != 1 {
 			return status.Error(codes.Unauthenticated, "one replica and one token, please")
 		}
@@ -62,7 +63,7 @@ func (h *Hub) authenticate(readers *sync.WaitGroup) grpc.StreamServerInterceptor
 		if err != nil || !bearer || !h.cfg.Tokens.Check(name, token) {
 			return status.Error(codes.Unauthenticated, "the token is not this replica's")
 		}
-		if h.over(name) {
+		if state, _ := h.State(name); state == engine.StateDone {
 			return status.Error(codes.PermissionDenied, "the replica is done; its token has ended with it")
 		}
 		ctx := context.WithValue(stream.Context(), callerKey{}, callerInfo{name, parts, readers})
@@ -167,8 +168,7 @@ func (h *Hub) PutOutput(stream linkpb.Link_PutOutputServer) error {
 		_, err = io.Copy(io.Discard, body)
 	} else {
 		err = h.cfg.keep(ctx, parts.TaskID, KeptOutputs, head.GetSize()-slot.old.size, func() error {
-			_, err := h.cfg.Blob.Put(ctx, key, body)
-			return err
+			return sealed.Put(ctx, h.cfg.Blob, key, body)
 		})
 		slot.settle(err == nil)
 	}

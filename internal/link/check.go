@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -146,6 +147,10 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 		return checkWatermark(v.Watermark)
 	case *linkpb.ToLauncher_Probe:
 		return checkProbe(v.Probe)
+	case *linkpb.ToLauncher_Call:
+		if id := v.Call.GetId(); id == "" || len(id) > 64 {
+			return fmt.Errorf("call by nobody")
+		}
 	case *linkpb.ToLauncher_LogAck:
 		if a := v.LogAck; a.GetDurable() < 0 || a.GetReceived() < 0 {
 			return fmt.Errorf("acknowledgement below zero")
@@ -155,7 +160,7 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 			return fmt.Errorf("stop with an absurd grace")
 		}
 	case *linkpb.ToLauncher_Beat:
-		if next := v.Beat.GetNextNanos(); v.Beat.GetEpoch() < 0 || next < 0 || next > int64(beatMost) {
+		if next := v.Beat.GetNextNanos(); v.Beat.GetEpoch() < 0 || next < 0 || next > int64(hearing.BeatMost) {
 			return fmt.Errorf("beat with an epoch below zero")
 		}
 	default:

@@ -19,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -43,7 +44,7 @@ type Orders interface {
 	Probe(p Probe)
 }
 
-// ClientConfig is what a Client needs; all but Dial must be given.
+// ClientConfig is what a Client needs; all but Dial and Beside must be given.
 type ClientConfig struct {
 	Name      engine.Name
 	Token     string
@@ -54,8 +55,12 @@ type ClientConfig struct {
 	Orders    Orders
 	Log       *slog.Logger
 	Clock     clock.Clock
+	// Calls is told of calls by their id, and answers with Talk, each in a goroutine of its own; nil: it answers none.
+	Calls func(id string)
 	// Dial makes the connection to a server, for who has his own way; nil: unix sockets are dialled plainly, all else over TLS.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Beside, where it is given, may use the connection of a stream that was welcomed, until its ctx ends.
+	Beside func(ctx context.Context, conn grpc.ClientConnInterface)
 }
 
 // Client is a launcher's end. Facts given to it are repeated on every connection until the
@@ -207,14 +212,7 @@ func (c *Client) tell(change func()) {
 	c.mu.Lock()
 	change()
 	c.mu.Unlock()
-	c.poke()
-}
-
-func (c *Client) poke() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	poke(c.wake)
 }
 
 // Run keeps one stream to a server, for ever: it dials the endpoints in turn, each launcher from
@@ -223,7 +221,9 @@ func (c *Client) poke() {
 // was heard.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.second.close()
-	pause, turn, greet := minPause, c.firstTurn(), greetFor
+	h := fnv.New32a()
+	h.Write([]byte(c.cfg.Name))
+	pause, turn, greet := minPause, int(h.Sum32()>>1), greetFor
 	for {
 		welcomed := false
 		list := c.endpoints()
@@ -249,7 +249,7 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-c.cfg.Clock.After(jitter(pause)):
 		}
 		if !welcomed {
-			pause, greet = min(2*pause, max(maxPause, c.spread()/4)), min(2*greet, silenceLimit)
+			pause, greet = min(2*pause, max(maxPause, c.spread()/4)), min(2*greet, hearing.SilenceLimit)
 		} else {
 			pause = minPause
 		}
@@ -261,13 +261,6 @@ func (c *Client) spread() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return rand.N(time.Duration(c.world)*spreadEach + 1)
-}
-
-// firstTurn spreads launchers over the servers by their name.
-func (c *Client) firstTurn() int {
-	h := fnv.New32a()
-	h.Write([]byte(c.cfg.Name))
-	return int(h.Sum32() >> 1)
 }
 
 func (c *Client) finished() bool {

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/talk"
+	"github.com/fermi-cluster/fermi/internal/link/talk/talkpb"
 )
 
 // FetchArchive writes the archive to w. After an error that is not Permanent it may be called
@@ -98,6 +101,30 @@ func (c *Client) PutOutput(ctx context.Context, path string, size int64, modifie
 	})
 }
 
+// Talk answers a call on the second connection, to the server that called; the conversation ends with ctx. A connection to another
+// server, or to one that has died since, is given up first.
+func (c *Client) Talk(ctx context.Context, id string) (talkpb.Talk_AnswerClient, error) {
+	var last error
+	ctx = metadata.AppendToOutgoingContext(ctx, talk.MetaCall, id)
+	for range 2 {
+		conn, err := c.bulkConn()
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		caller := c.target
+		c.mu.Unlock()
+		if c.second.leadsTo(conn, caller) {
+			stream, err := talkpb.NewTalkClient(conn).Answer(ctx)
+			if last = err; err == nil {
+				return stream, nil
+			}
+		}
+		c.second.drop(conn)
+	}
+	return nil, fmt.Errorf("answer a call: %w", last)
+}
+
 // withBulk runs one call on the second connection, to the server that welcomed us or else the
 // first endpoint; a failed call gives the connection up.
 func (c *Client) withBulk(call func(*grpc.ClientConn) error) error {
@@ -150,6 +177,12 @@ func pickTarget(list []string, welcomed, last string) string {
 		next = list[0]
 	}
 	return next
+}
+
+func (s *second) leadsTo(conn *grpc.ClientConn, target string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn == conn && s.target == target
 }
 
 func (s *second) drop(conn *grpc.ClientConn) {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -113,6 +114,7 @@ func (h *Hub) dropFollower(f *follower, why error) []engine.Name {
 	for name := range f.names {
 		if p := h.peers[name]; p != nil && p.via == f {
 			delete(h.peers, name)
+			h.Bereave(name)
 			gone = append(gone, name)
 		}
 	}
@@ -184,12 +186,14 @@ func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Fa
 		}
 		delete(h.peers, name)
 		delete(f.names, name)
+		h.Trust(name, false)
 		changed = true
 	case !mine:
 		if len(f.names) >= maxForwarded || !h.place(&peer{name: name, parts: parts, epoch: h.epoch, session: m.GetSession(), via: f}) {
 			return false
 		}
 		f.names[name] = struct{}{}
+		h.Trust(name, true)
 		changed = true
 	}
 	k := h.knownOf(name)
@@ -212,7 +216,7 @@ func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Fa
 
 // tellFollower is the only one who sends: orders and beats.
 func (h *Hub) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_ForwardServer) error {
-	tick := h.cfg.Clock.After(beatEvery)
+	tick := h.cfg.Clock.After(hearing.BeatEvery)
 	for {
 		select {
 		case <-ctx.Done():
@@ -232,13 +236,13 @@ func (h *Hub) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_
 			}
 		case <-tick:
 			now := h.cfg.Clock.Now()
-			if f.silentFor(now) > silenceLimit {
+			if f.silentFor(now) > hearing.SilenceLimit {
 				return errSilent
 			}
 			if err := stream.Send(&linkpb.ToFollower{Message: &linkpb.ToFollower_Beat{Beat: &linkpb.Beat{SentUnixNano: now.UnixNano()}}}); err != nil {
 				return err
 			}
-			tick = h.cfg.Clock.After(beatEvery)
+			tick = h.cfg.Clock.After(hearing.BeatEvery)
 		}
 	}
 }

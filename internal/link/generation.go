@@ -74,7 +74,7 @@ type Ranks struct {
 	Watched    bool    // they tell their progress, so that a hang can be seen
 	Hung       []RankState
 	HungAt     time.Time
-	Serve      int               // port that its ranks may serve others on, as long as the launcher lives
+	engine.Reach
 	RoleTable  string            // of Generation, the newest that it was told
 	Facts      *preflight.Facts  // until it has started a generation; nil: it looks at none
 	Preflight  *preflight.Report // likewise; of the newest round
@@ -85,7 +85,6 @@ type Ranks struct {
 	Warm       bool              // a spare's interpreter waits with its imports done
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
-	Address    string            // where its ranks are reached; "": by the machine's loopback
 	PeerPort   int               // where other launchers hand it states; 0: nowhere
 	Copies     []Copy            // states that it holds and keeps
 	Missed     int64             // a step to restore that could not be had; 0: none
@@ -222,7 +221,7 @@ func checkRanks(r *linkpb.Ranks) error {
 	if r.GetKept() < 0 || r.GetKept() > MaxWorld {
 		return refuse("more ranks kept their process than can be")
 	}
-	if r.GetAddress() != "" && badHost(r.GetAddress()) {
+	if r.GetAddress() != "" && badHost(r.GetAddress()) || !r.GetServing().IsSane() {
 		return refuse("ranks have an address that can't be")
 	}
 	if badPorts(r.GetPorts()) {
@@ -280,7 +279,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
-	out.Address = r.Address
+	out.Address, out.Serving = r.Address, linkpb.ServingOf(r.Serving)
 	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
 	out.Mark, out.Offer, out.Every = r.Mark, r.Offer, r.Every
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedMessages(r.Persisted), r.Refused.message(), r.Restored, r.Keeping.message()
@@ -298,7 +297,7 @@ func (r Ranks) message() *linkpb.Ranks {
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched(), Serve: int(m.GetServe()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts())}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched(), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts())}
 	for _, s := range m.GetHung() {
 		out.Hung = append(out.Hung, RankState{
 			Rank: int(s.GetRank()), Step: s.GetStep(), State: s.GetState()[0], Collective: s.GetCollective(), Backward: s.GetBackward(),
@@ -313,7 +312,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
-	out.Address = m.GetAddress()
+	out.Serve, out.Address, out.Serving = int(m.GetServe()), m.GetAddress(), m.GetServing().Engine()
 	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
 	out.Mark, out.Offer, out.Every = m.GetMark(), m.GetOffer(), m.GetEvery()
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedOf(m.GetPersisted()), originOf(m.GetRefused()), m.GetRestored(), keepingOf(m.GetKeeping())
@@ -384,7 +383,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetPeerPort() != m.GetPeerPort() || old.GetMissed() != m.GetMissed() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
-		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused()) || !proto.Equal(old.GetKeeping(), m.GetKeeping()) || old.GetWarm() != m.GetWarm()
+		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused()) || !proto.Equal(old.GetKeeping(), m.GetKeeping()) || old.GetWarm() != m.GetWarm() || !proto.Equal(old.GetServing(), m.GetServing())
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

@@ -21,8 +21,8 @@ import (
 var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
-	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def", Ports: []int{4002, 4003},
-	Address: "100.64.4.2", PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9,
+	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Reach: engine.Reach{Address: "100.64.4.2", Serve: 4002, Serving: &engine.Serving{Ready: true, Port: 8000, Why: "why"}}, RoleTable: "def", Ports: []int{4002, 4003},
+	PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9,
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
 	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8, 0.012}, Parameters: 7e9, Every: 40,

@@ -16,7 +16,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/door"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/talk"
 )
 
 // Logs is where log data goes: a logbook.Book.
@@ -72,12 +75,13 @@ type Fetched struct {
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
 	// ManifestOf gives the record of a checkpoint that a task may restore; nil where none is kept.
 	ManifestOf func(ctx context.Context, taskID string, from Origin) ([]byte, error)
+	// Calls are conversations with launchers that are attached here; nil: there are none.
+	Calls *talk.Calls
 }
 
 // Kept is what bytes are that are kept for a task.
 type Kept string
 
-// The sorts.
 const (
 	KeptLogs    Kept = "logs"
 	KeptOutputs Kept = "outputs"
@@ -110,6 +114,7 @@ type Usage struct {
 // Hub is the server's end. Safe for concurrent use.
 type Hub struct {
 	linkpb.UnimplementedLinkServer
+	*hearing.Ears
 	cfg HubConfig
 
 	mu        sync.Mutex
@@ -154,28 +159,37 @@ func NewHub(cfg HubConfig) *Hub {
 	if cfg.Saved == nil {
 		cfg.Saved = func(string, bool) {}
 	}
-	return &Hub{
+	h := &Hub{
 		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{}, probes: map[string]chan Probed{},
 		outputs: outputLedger{folders: map[string]*outputFolder{}},
 	}
+	h.Ears = hearing.New(cfg.Clock, h.beat)
+	return h
 }
 
 // Serve answers launchers on l until ctx ends; it returns when all streams are closed. It may run
-// on several listeners at once. l is closed.
-func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
+// on several listeners at once. l is closed. More are services beside the link's own, for whoever has a replica's token.
+func (h *Hub) Serve(ctx context.Context, l net.Listener, more ...func(grpc.ServiceRegistrar)) error {
 	var readers sync.WaitGroup // goroutines of streams: they outlive their handler by a moment
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.StreamInterceptor(h.authenticate(&readers)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: quiet, Timeout: quiet}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beatEvery, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: hearing.BeatEvery, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(patience),
 		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 	)
-	linkpb.RegisterLinkServer(srv, h)
+	for _, add := range append(more, func(r grpc.ServiceRegistrar) { linkpb.RegisterLinkServer(r, h) }) {
+		add(srv)
+	}
+	if h.cfg.Calls != nil {
+		h.cfg.Calls.Register(srv)
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(newDoor(l)) }()
+	listening, endListening := context.WithCancel(ctx)
+	readers.Go(func() { h.Listen(listening) })
+	go func() { failed <- srv.Serve(door.New(l, patience, hearing.BeatEvery)) }()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -184,6 +198,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	case err = <-failed:
 		srv.Stop()
 	}
+	endListening()
 	readers.Wait()
 	if ctx.Err() == nil && err != nil {
 		return fmt.Errorf("serve the link: %w", err)
@@ -198,6 +213,7 @@ func (h *Hub) Lead(epoch int64) {
 	defer h.mu.Unlock()
 	if epoch != 0 {
 		h.leading, h.up = true, nil
+		h.Wake()
 		h.raise(epoch)
 		return
 	}
@@ -245,10 +261,12 @@ func (h *Hub) State(name engine.Name) (engine.State, bool) {
 	return "", false
 }
 
-// over says that the replica's launcher has handed everything over: it has no more to say or ask.
-func (h *Hub) over(name engine.Name) bool {
-	state, _ := h.State(name)
-	return state == engine.StateDone
+// Talk begins a conversation with a replica's launcher that is attached here; see talk.Calls.
+func (h *Hub) Talk(ctx context.Context, name engine.Name) (s talk.Stream, end func(), err error) {
+	if h.cfg.Calls == nil {
+		return nil, nil, talk.ErrNotAttached
+	}
+	return h.cfg.Calls.Open(ctx, name)
 }
 
 // Usage is what the replica uses, as its launcher told last.
@@ -295,6 +313,7 @@ func (h *Hub) attach(p *peer, state engine.State) error {
 		return errReplaced
 	}
 	k := h.knownOf(p.name)
+	p.voice = h.Attend(p.name)
 	k.session = p.session
 	k.ranks = nil // it says so again, and until then nobody acts on what it said elsewhere
 	k.advance(state)
@@ -372,6 +391,7 @@ func (h *Hub) sweep(now time.Time) {
 	for name, k := range h.known {
 		if h.peers[name] == nil && now.Sub(k.seen) > keepKnown {
 			delete(h.known, name)
+			h.Forget(name)
 		}
 	}
 	h.outputs.sweep(now)

@@ -23,6 +23,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -518,7 +519,7 @@ func TestSilence(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- untilEnd(stream) }()
 	eventually(t, "hung up on", func() bool {
-		fake.Advance(beatEvery)
+		fake.Advance(hearing.BeatEvery)
 		return !s.hub.Attached(testName)
 	})
 	if err := <-ended; status.Code(err) != codes.Unavailable {
@@ -549,7 +550,7 @@ func TestSilentServer(t *testing.T) {
 	eventually(t, "attached", func() bool { return still.hub.Attached(testName) })
 	w.endpoints(good.target)
 	eventually(t, "left for the other", func() bool {
-		fake.Advance(silenceLimit)
+		fake.Advance(hearing.SilenceLimit)
 		return good.hub.Attached(testName)
 	})
 }

@@ -85,8 +85,8 @@ func (v visitor) context(ctx context.Context) context.Context {
 	if v.auth != nil {
 		md[metaToken] = v.auth
 	}
-	if md[metaReplica] = v.names; v.names == nil {
-		md[metaReplica] = []string{string(v.as)}
+	if md[MetaReplica] = v.names; v.names == nil {
+		md[MetaReplica] = []string{string(v.as)}
 	}
 	return metadata.NewOutgoingContext(ctx, md)
 }
@@ -142,7 +142,7 @@ func newLinkMatrix(t *testing.T) *linkMatrix {
 	m.api = linkpb.NewLinkClient(conn)
 	// The finished one has said everything.
 	done := m.must(m.attach(m.visitor("the finished replica"), helloOf(finished), said(&linkpb.FromLauncher_Done{Done: &linkpb.Done{}})))
-	eventually(t, "done", func() bool { return m.hub.over(finished) })
+	eventually(t, "done", func() bool { return hasEnded(m.hub, finished) })
 	done.end()
 	return m
 }
@@ -297,4 +297,10 @@ func (m *linkMatrix) got(what string, v visitor, err error, want codes.Code) boo
 		m.t.Errorf("%s by %s: %v, want %v", what, v.name, err, want)
 	}
 	return err == nil
+}
+
+// hasEnded says that the replica's launcher has handed everything over.
+func hasEnded(h *Hub, name engine.Name) bool {
+	state, _ := h.State(name)
+	return state == engine.StateDone
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -28,18 +29,18 @@ type peer struct {
 	epoch int64 // of the leader when it attached
 	// session counts the launcher's streams; the higher one is the newer.
 	session int64
-	every   time.Duration // between the welcome and the first beat
-	told    *linkpb.Go    // the last order; guarded by the hub
-	via     *follower     // that it is attached to; nil: to us, and only then what follows is used
+	every   time.Duration  // between the welcome and the first beat
+	told    *linkpb.Go     // the last order; guarded by the hub
+	voice   *hearing.Voice // where what it says is noted; set when it is attached
+	via     *follower      // that it is attached to; nil: to us, and only then what follows is used
 
 	ctx    context.Context // ends with the stream; never kept beyond it
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // has one if out changed
 	logs   chan *linkpb.LogData
 
-	mu   sync.Mutex
-	out  outbox
-	seen time.Time // when it last said anything
+	mu  sync.Mutex
+	out outbox
 }
 
 // outbox holds the newest of each thing to say; each is idempotent, so nothing ever queues up.
@@ -49,6 +50,7 @@ type outbox struct {
 	ack       *linkpb.LogAck
 	watermark *linkpb.Watermark
 	probe     *linkpb.Probe
+	calls     []*linkpb.Call
 	epoch     int64 // a new leader's
 }
 
@@ -86,18 +88,6 @@ func (p *peer) take() outbox {
 	return out
 }
 
-func (p *peer) heard(now time.Time) {
-	p.mu.Lock()
-	p.seen = now
-	p.mu.Unlock()
-}
-
-func (p *peer) silentFor(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return now.Sub(p.seen)
-}
-
 // Attach is a launcher's stream.
 func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 	who := caller(stream.Context())
@@ -110,7 +100,7 @@ func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 	}
 	p := &peer{
 		name: name, parts: parts, session: hello.GetSession(), ctx: ctx, cancel: cancel,
-		wake: make(chan struct{}, 1), logs: make(chan *linkpb.LogData, queuedLogs), seen: h.cfg.Clock.Now(),
+		wake: make(chan struct{}, 1), logs: make(chan *linkpb.LogData, queuedLogs),
 	}
 	from, err := h.welcome(ctx, p, hello)
 	if err != nil {
@@ -120,6 +110,14 @@ func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 		return err
 	}
 	defer h.detach(p)
+	if h.cfg.Calls != nil {
+		defer h.cfg.Calls.Attach(name, func(id string) bool {
+			if hello.GetCalls() {
+				p.post(func(out *outbox) { out.calls = append(out.calls, &linkpb.Call{Id: id}) })
+			}
+			return hello.GetCalls()
+		})()
+	}
 	p.every = h.beat()
 	if err := stream.Send(&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Welcome{
 		Welcome: &linkpb.Welcome{Epoch: p.epoch, LogFrom: from, NextNanos: int64(p.every)},
@@ -192,7 +190,7 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 			}
 		case <-tick:
 			now := h.cfg.Clock.Now()
-			if p.silentFor(now) > h.silence(every, now) {
+			if h.SinceWord(p.voice) > h.silence(every, now) {
 				return errSilent
 			}
 			every = h.beat()
@@ -221,6 +219,9 @@ func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 	if out.probe != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Probe{Probe: out.probe}})
 	}
+	for _, call := range out.calls {
+		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Call{Call: call}})
+	}
 	if out.ack != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_LogAck{LogAck: out.ack}})
 	}
@@ -240,7 +241,7 @@ func (h *Hub) readFrom(p *peer, stream linkpb.Link_AttachServer) {
 			p.hangUp(errHungUp)
 			return
 		}
-		p.heard(h.cfg.Clock.Now())
+		h.Hear(p.voice)
 		if err := checkFromLauncher(m); err != nil {
 			h.cfg.Log.Warn("launcher broke the protocol", "replica", p.name, "error", err)
 			p.hangUp(err)

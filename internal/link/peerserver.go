@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
@@ -36,9 +37,9 @@ func (p *Peers) Serve(ctx context.Context, l net.Listener) error {
 	var readers sync.WaitGroup
 	srv := grpc.NewServer(
 		grpc.Creds(p.creds), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxAnswer),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: beatEvery, Timeout: silenceLimit - beatEvery}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beatEvery, PermitWithoutStream: true}),
-		grpc.ConnectionTimeout(silenceLimit), grpc.MaxConcurrentStreams(10_000), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: hearing.BeatEvery, Timeout: hearing.SilenceLimit - hearing.BeatEvery}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: hearing.BeatEvery, PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(hearing.SilenceLimit), grpc.MaxConcurrentStreams(10_000), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 	)
 	linkpb.RegisterPeerServer(srv, &peerServer{hub: p.cfg.Hub, zone: p.cfg.Zone, readers: &readers})
 	failed := make(chan error, 1)

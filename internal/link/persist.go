@@ -133,7 +133,7 @@ func checkPersisted(r *linkpb.Ranks) error {
 			}
 		}
 	}
-	if tier := r.GetRestored(); tier != "" && !knownTier(tier) || r.GetRestoredAtUnixNano() < 0 {
+	if tier := r.GetRestored(); tier != "" && tier != "folder" && !knownTier(tier) || r.GetRestoredAtUnixNano() < 0 {
 		return refuse("ranks were restored from a tier that can't be")
 	}
 	if checkOrigin(r.GetRefused()) != nil {

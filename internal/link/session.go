@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermi-cluster/fermi/internal/link/door"
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -26,7 +28,7 @@ import (
 type identity struct{ name, token string }
 
 func (i identity) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{metaToken: "Bearer " + i.token, metaReplica: i.name}, nil
+	return map[string]string{metaToken: "Bearer " + i.token, MetaReplica: i.name}, nil
 }
 
 // RequireTransportSecurity is false: within one machine the socket's folder is the guard.
@@ -57,7 +59,7 @@ func (c *Client) dial(target string) (*grpc.ClientConn, error) {
 			if err != nil {
 				return nil, err
 			}
-			return attended(conn), nil
+			return door.Attended(conn, hearing.BeatEvery), nil
 		}),
 		grpc.WithAuthority("fermi"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(identity{string(c.cfg.Name), c.cfg.Token}),
@@ -113,6 +115,9 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 		c: c, stream: stream, next: welcome.GetLogFrom(), received: welcome.GetLogFrom(),
 		acked: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 	}
+	if c.cfg.Beside != nil {
+		watch.Go(func() { c.cfg.Beside(ctx, conn) })
+	}
 	heard := make(chan error, 1)
 	go func() {
 		err := s.listen(alive)
@@ -121,8 +126,7 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 	}()
 	err = s.speak(ctx)
 	if c.finished() {
-		// CloseSend lets the server read to the end before it sees us go.
-		_ = stream.CloseSend()
+		_ = stream.CloseSend() // so that the server reads to the end before it sees us go
 	} else {
 		cancel(err)
 	}
@@ -143,7 +147,7 @@ func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, w
 				return
 			case <-heard:
 				silent = 0
-				limit = silenceAfter(time.Duration(due.Load()))
+				limit = hearing.SilenceAfter(time.Duration(due.Load()))
 			case <-c.cfg.Clock.After(limit):
 				if silent += limit; silent < patience && slices.Equal(c.endpoints(), []string{target}) {
 					limit = min(2*limit, patience-silent) // thousands may wait so, and each look is a file read
@@ -170,7 +174,7 @@ func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error)
 	c.sessions++
 	hello := &linkpb.Hello{
 		Replica: string(c.cfg.Name), Attempt: int32(c.parts.Attempt), TaskId: c.parts.TaskID,
-		Epoch: c.epoch, State: string(c.state), BootId: c.boot, Pid: int32(os.Getpid()), Session: c.sessions,
+		Epoch: c.epoch, State: string(c.state), BootId: c.boot, Pid: int32(os.Getpid()), Session: c.sessions, Calls: c.cfg.Calls != nil,
 	}
 	c.mu.Unlock()
 	if err := stream.Send(&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
@@ -181,7 +185,7 @@ func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error)
 		return nil, err
 	}
 	w := m.GetWelcome()
-	if w == nil || w.GetEpoch() <= 0 || w.GetLogFrom() < 0 || w.GetNextNanos() < 0 || w.GetNextNanos() > int64(beatMost) {
+	if w == nil || w.GetEpoch() <= 0 || w.GetLogFrom() < 0 || w.GetNextNanos() < 0 || w.GetNextNanos() > int64(hearing.BeatMost) {
 		return nil, errors.New("the server's first word is no welcome")
 	}
 	return w, c.raise(w.GetEpoch())
@@ -198,7 +202,7 @@ func (c *Client) raise(epoch int64) error {
 	if r := c.facts.ranks; r != nil && epoch > c.epoch {
 		next := proto.Clone(r).(*linkpb.Ranks) // the old one may be on its way
 		next.Epoch, c.facts.ranks = epoch, next
-		c.poke()
+		poke(c.wake)
 	}
 	c.epoch = epoch
 	return nil
@@ -242,6 +246,10 @@ func (s *session) listen(alive func(time.Duration)) error {
 			s.c.cfg.Orders.Watermark(w)
 		case *linkpb.ToLauncher_Probe:
 			s.c.cfg.Orders.Probe(probeOf(v.Probe))
+		case *linkpb.ToLauncher_Call:
+			if s.c.cfg.Calls != nil {
+				s.c.cfg.Calls(v.Call.GetId())
+			}
 		case *linkpb.ToLauncher_LogAck:
 			s.ack(v.LogAck)
 		}

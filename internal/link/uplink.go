@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -84,7 +85,7 @@ func (h *Hub) watchSilence(ctx context.Context, cancel context.CancelCauseFunc) 
 			case <-ctx.Done():
 				return
 			case <-heard:
-			case <-h.cfg.Clock.After(silenceLimit):
+			case <-h.cfg.Clock.After(hearing.SilenceLimit):
 				cancel(errSilent)
 				return
 			}
@@ -190,7 +191,7 @@ func (h *Hub) passOn(u *uplink, o *linkpb.Order) error {
 
 // tellLeader is the only one who sends: facts and beats.
 func (h *Hub) tellLeader(ctx context.Context, u *uplink, stream linkpb.Peer_ForwardClient) error {
-	tick := h.cfg.Clock.After(beatEvery)
+	tick := h.cfg.Clock.After(hearing.BeatEvery)
 	for {
 		select {
 		case <-ctx.Done():
@@ -210,7 +211,7 @@ func (h *Hub) tellLeader(ctx context.Context, u *uplink, stream linkpb.Peer_Forw
 			if err := stream.Send(&linkpb.FromFollower{Message: &linkpb.FromFollower_Beat{Beat: beat}}); err != nil {
 				return err
 			}
-			tick = h.cfg.Clock.After(beatEvery)
+			tick = h.cfg.Clock.After(hearing.BeatEvery)
 		}
 	}
 }

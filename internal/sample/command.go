@@ -28,7 +28,7 @@ func (e *Exit) Unwrap() error { return e.cause }
 // wants it (cli.Both).
 func Command(both func(en, zh string) string) *cobra.Command {
 	cmd := &cobra.Command{Use: "sample", Short: both("Small real workloads inside the binary", "内置的小型真实负载")}
-	cmd.AddCommand(trainCommand(both))
+	cmd.AddCommand(trainCommand(both), serveCommand(both))
 	return cmd
 }
 

@@ -14,8 +14,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/objects"
 	"github.com/fermi-cluster/fermi/internal/server/report"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/serve"
 	"github.com/fermi-cluster/fermi/internal/server/stream"
 	"github.com/fermi-cluster/fermi/internal/server/tenant"
+	"github.com/fermi-cluster/fermi/internal/server/terminal"
 	"github.com/fermi-cluster/fermi/internal/server/tracker"
 	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/server/truth"
@@ -56,10 +58,16 @@ func assemble(cfg Config) (*Server, error) {
 	})
 	previews := train.NewPreviews(finder, writer, gate, cfg.Live, cfg.IDs, cfg.Limits.Body)
 
-	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored}
+	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored, Points: cfg.History}
 	others := &work.Works{Rows: further, Gate: gate, Finder: finder, Left: left, Events: events, Live: cfg.Live, Clock: cfg.Clock}
+	services := &serve.Services{
+		Finder: finder, Gate: gate, Left: left, Archives: archives, Blob: cfg.Blob, Logs: cfg.Logs, Streams: streams, Events: events, Live: cfg.Live, IDs: cfg.IDs, Clock: cfg.Clock,
+	}
 
-	err := table.Add(append(others.Hooks(),
+	lines, _ := cfg.Live.(terminal.Lines)
+	terminals := &terminal.Terminals{Finder: finder, Streams: streams, Auditor: auditor, Lines: lines}
+
+	err := table.Add(append(slices.Concat(others.Hooks(), services.Hooks()),
 		train.TaskHooks(gate, previews, desk, left),
 		cluster.PlacementHooks(),
 		zones.Hooks(),
@@ -94,11 +102,12 @@ func assemble(cfg Config) (*Server, error) {
 			routes = append(routes, plain.Routes(row, reg)...)
 		}
 		return slices.Concat(routes,
-			archives.Routes(reg), others.Routes(reg, rules),
+			archives.Routes(reg), others.Routes(reg, rules), services.Routes(reg, rules), terminals.Routes(rules),
 			train.NewVerbs(desk, writer, events, cfg.Live).Routes(reg),
 			train.NewStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits).Routes(reg),
 			train.NewLogs(desk, cfg.Logs, tasks, cfg.Live, streams, auditor, cfg.Log, cfg.Limits.HandOver).Routes(reg),
 			train.NewOutputs(desk, cfg.Blob, streams, auditor).Routes(reg),
+			train.NewCurves(cfg.History, desk).Routes(reg),
 			previews.Routes(reg),
 			nodes.Routes(reg), zones.Routes(reg), queues.Routes(reg), cluster.NewDevices(known, cfg.Live).Routes(reg),
 			sessions.Routes(reg),

@@ -39,8 +39,10 @@ type face struct {
 	patience time.Duration // with a usual request
 	pages    *console.Console
 	mux      *http.ServeMux
-	routes   []*rest.Route
-	doc      func() ([]byte, error) // the OpenAPI document, written when first asked for
+	// inference carries requests to services; nil: nobody does.
+	inference Inference
+	routes    []*rest.Route
+	doc       func() ([]byte, error) // the OpenAPI document, written when first asked for
 }
 
 // build registers every route with the mux and the document. all gives the routes, and names their types to the document.
@@ -77,6 +79,10 @@ func (s *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Language", rest.Language(r.Header.Get("Accept-Language")))
 	if !door.KnownHost(r.Host, s.hosts) {
 		s.newCall(w, r, nil).Refuse(door.ErrBadHost)
+		return
+	}
+	if s.inference != nil && s.inference.Has(r.URL.Path) {
+		s.inference.ServeHTTP(w, r)
 		return
 	}
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path || r.Method == http.MethodConnect {

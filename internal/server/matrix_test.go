@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
@@ -263,6 +264,14 @@ func (m *matrix) asks(rt *rest.Route, p *person) []ask {
 	if n, ok := o.(*api.Node); ok && rt.ID == "uncordonNode" {
 		n.Spec.Cordoned = true
 		m.put(n)
+	}
+	if n, ok := o.(*api.Node); ok && (rt.ID == "testNode" || rt.ID == "faultNode") {
+		n.Spec.Devices = []api.Device{{}}
+		n.Status.Devices = []card.DeviceHealth{{State: card.DeviceOut}}
+		m.put(n)
+	}
+	if rt.ID == "faultNode" {
+		return []ask{{named(o.GetMeta().Name), `{"device":0,"kind":"xid-79"}`, p.inside}}
 	}
 	return []ask{one(o, p.inside)}
 }

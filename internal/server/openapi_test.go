@@ -52,11 +52,11 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/training-tasks/{name}/stop": {"post"}, "/api/v1/training-tasks/{name}/clone": {"post"}, "/api/v1/training-tasks/{name}/move": {"post"}, "/api/v1/training-tasks/{name}/fault": {"post"}, "/api/v1/training-tasks/{name}/profile": {"post"}, "/api/v1/training-tasks/{name}/logs": {"get"},
 		"/api/v1/training-tasks/{name}/events": {"get"}, "/api/v1/training-tasks/{name}/why": {"get"}, "/api/v1/training-tasks/{name}/replicas": {"get"}, "/api/v1/training-tasks/{name}/restore": {"post"}, "/api/v1/training-tasks/{name}/pin": {"post"}, "/api/v1/training-tasks/{name}/verify": {"post"}, "/api/v1/training-tasks/{name}/checkpoints": {"get", "post"},
 		"/api/v1/training-tasks/{name}/checkpoints/{step}/ranks/{rank}": {"get", "put"},
-		"/api/v1/training-tasks/{name}/outputs":                         {"get"}, "/api/v1/training-tasks/{name}/outputs/{path}": {"get"},
+		"/api/v1/training-tasks/{name}/outputs":                         {"get"}, "/api/v1/training-tasks/{name}/outputs/{path}": {"get"}, "/api/v1/training-tasks/{name}/metrics": {"get"}, "/api/v1/training-tasks/{name}/metrics/points": {"get"},
 		"/api/v1/events": {"get"}, "/api/v1/usage": {"get"}, "/api/v1/figures": {"get"}, "/api/v1/capacity": {"get"}, "/api/v1/devices": {"get"}, "/api/v1/shares": {"get"}, "/api/v1/shares/{name}": {"get"}, "/api/v1/archives": {"post"}, "/api/v1/archives/{digest}": {"get"}, "/api/v1/audit": {"get"}, "/api/v1/audit/export": {"get"}, "/api/v1/backup": {"post"}, "/api/v1/rotate": {"post"},
 		"/api/v1/session": {"post", "get", "delete"}, "/api/v1/sessions": {"delete"}, "/api/v1/session/code": {"post"}, "/api/v1/users/{name}/password": {"put"},
 		"/api/v1/placements/preview": {"post"}, "/api/v1/training-tasks/recipe": {"post"}, "/api/v1/training-tasks/existing": {"post"}, "/api/v1/training-tasks/existing/preview": {"post"}, "/api/v1/zones/{name}/latency": {"post"}, "/api/v1/zones/{name}/outage": {"get"},
-		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"get", "post"},
+		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"get", "post"}, "/api/v1/nodes/{name}/test": {"post"}, "/api/v1/nodes/{name}/fault": {"post"},
 	}
 	for _, row := range api.Kinds {
 		all, one := "/api/v1/"+row.Plural, "/api/v1/"+row.Plural+"/{name}"

@@ -148,6 +148,18 @@ func New(cfg Config) (*Server, error) {
 // while Run runs.
 func (s *Server) Handler() http.Handler { return s.face }
 
+// Inference carries requests to services, at paths of its own. Safe for concurrent use.
+type Inference interface {
+	http.Handler
+	// Has says that a path is its own.
+	Has(path string) bool
+	// Run follows where services answer until ctx ends.
+	Run(ctx context.Context) error
+}
+
+// Carry has requests to services carried, while Run runs. Before Run.
+func (s *Server) Carry(i Inference) { s.face.inference = i }
+
 // SignInCode makes a one-time code that signs a user in; for whoever starts the server.
 func (s *Server) SignInCode(ctx context.Context, user string) (string, error) {
 	return s.sessions.SignInCode(ctx, user)
@@ -174,6 +186,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	wg.Go(func() { s.lister.Run(inner) })
 	wg.Go(func() { s.sessions.Run(inner) })
 	wg.Go(func() { s.auditor.Run(inner) })
+	if s.face.inference != nil {
+		wg.Go(func() { _ = s.face.inference.Run(inner) })
+	}
 	failed := make(chan error, 1)
 	wg.Go(func() { failed <- hs.Serve(l) })
 	var err error

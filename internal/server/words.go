@@ -25,4 +25,5 @@ type (
 	ProbeView    = train.ProbeView
 	CapacityView = cluster.CapacityView
 	WorkRow      = work.Row
+	WorkVerb     = work.Verb
 )

@@ -86,7 +86,7 @@ func (cfg *Config) AddNodes(text string) error {
 		count, err := cfg.countOf(m[1])
 		for i := range count {
 			n := *like
-			n.Spec.Number, n.Spec.Cordoned, n.Spec.Drain, n.Spec.CordonedDevices = uint32(number+1+i), false, false, nil
+			n.Spec.Number, n.Spec.Cordoned, n.Spec.Drain, n.Spec.CordonedDevices, n.Spec.DeviceOrders = uint32(number+1+i), false, false, nil, nil
 			n.Meta.ID, n.Meta.Name = fmt.Sprintf("node-%06d", n.Spec.Number), fmt.Sprintf("%s-%05d", zone, n.Spec.Number)
 			n.Spec.Rack, n.Spec.Leaf = fmt.Sprintf("%s-new-r%d", zone, i/4), fmt.Sprintf("%s-new-l%d", zone, i/8)
 			n.Status = api.NodeStatus{Ready: true}

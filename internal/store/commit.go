@@ -18,11 +18,17 @@ const (
 	maxOps = 100
 	// maxTxnBytes stays under etcd's 1.5 MiB a request.
 	maxTxnBytes = 1400 << 10
-	// writeReserve is refused to ordinary writes, deleteReserve also to deletions, which are
-	// the way out: etcd must always find room for the next segment of its log.
-	writeReserve  = 64 << 20
-	deleteReserve = 32 << 20
+	// writeReserve is refused to ordinary writes: etcd must always find room for the next segment of its log. Deletions and
+	// what is urgent are refused nothing: they are the way out, and the folder's ballast is there for them.
+	writeReserve = 64 << 20
 )
+
+type urgent struct{}
+
+// Urgent marks all commits under a context as urgent, see Txn.
+func Urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgent{}, true) }
+
+func isUrgent(ctx context.Context) bool { return ctx.Value(urgent{}) != nil }
 
 // Commit applies all operations or none.
 func (s *Store) Commit(ctx context.Context, txn Txn) (int64, error) {
@@ -56,8 +62,10 @@ func (s *Store) commit(ctx context.Context, txn Txn) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.checkDisk(p.puts); err != nil {
-		return 0, err
+	if p.puts && !txn.Urgent && !isUrgent(ctx) {
+		if err := s.checkDisk(); err != nil {
+			return 0, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -207,7 +215,7 @@ func (p *plan) why(resp *clientv3.TxnResponse) (newer int64, err error) {
 }
 
 // checkDisk refuses while etcd still has room: a log that can't be written is the end of it.
-func (s *Store) checkDisk(puts bool) error {
+func (s *Store) checkDisk() error {
 	if s.diskFree == nil {
 		return nil
 	}
@@ -215,12 +223,8 @@ func (s *Store) checkDisk(puts bool) error {
 	if err != nil {
 		return nil //nolint:nilerr // not knowing is no reason to refuse
 	}
-	reserve := uint64(deleteReserve)
-	if puts {
-		reserve = writeReserve
-	}
-	if free < reserve {
-		return diskLow(fmt.Errorf("%d bytes are free, %d are kept in reserve", free, reserve))
+	if free < writeReserve {
+		return diskLow(fmt.Errorf("%d bytes are free, %d are kept in reserve", free, writeReserve))
 	}
 	return nil
 }

@@ -49,8 +49,8 @@ func storeFull(cause error) *fault.Error {
 
 func diskLow(cause error) *fault.Error {
 	return fault.New(fault.Full, "DiskFull", fault.T(
-		"The store's disk is almost full; nothing was written.", "存储所在磁盘即将写满，未写入任何内容。")).
-		WithHint(fault.T("Free some space on the disk of the data folder; writing resumes by itself.", "请释放数据目录所在磁盘的空间，之后写入会自动恢复。")).Because(cause)
+		"The store's disk is almost full, of bytes or of file names; nothing was written.", "存储所在磁盘的空间或文件名即将用尽，未写入任何内容。")).
+		WithHint(fault.T("Free some space on the disk of the data folder, or stop and delete tasks, which works all the same; writing resumes by itself.", "请释放数据目录所在磁盘的空间，或停止、删除任务（仍可使用）；之后写入会自动恢复。")).Because(cause)
 }
 
 func unavailable(cause error) *fault.Error {

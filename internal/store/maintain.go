@@ -228,7 +228,7 @@ func (s *Store) Warning(ctx context.Context) *fault.Error {
 // Healthy is nil when writes can succeed: etcd answers with a quorum, no alarm is raised, the
 // disk has room.
 func (s *Store) Healthy(ctx context.Context) error {
-	if err := s.checkDisk(true); err != nil {
+	if err := s.checkDisk(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)

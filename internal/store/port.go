@@ -44,6 +44,8 @@ type Txn struct {
 	Ops []Op
 	// Fence, when not zero, must be the current leadership.
 	Fence Epoch
+	// Urgent is for what ends work or keeps it away: it may use the room that is kept free for that on a full disk.
+	Urgent bool
 }
 
 // Epoch is one leadership: the create revision of the election key. It only grows.

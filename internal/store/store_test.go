@@ -371,10 +371,14 @@ func TestDiskReserve(t *testing.T) {
 		t.Errorf("health: %v", err)
 	}
 	mustCommit(t, s, Delete(keyOf("one"), 0)) // the way out stays open
-	free = 1 << 20
-	if _, err := s.Commit(t.Context(), Txn{Ops: []Op{Delete(keyOf("one"), 0)}}); !fault.Is(err, fault.Full) {
-		t.Errorf("delete: %v", err)
+	free = 0
+	if _, err := s.Commit(t.Context(), Txn{Ops: []Op{Create(task("two"))}, Urgent: true}); err != nil {
+		t.Errorf("what is urgent: %v", err)
 	}
+	if _, err := s.Commit(Urgent(t.Context()), Txn{Ops: []Op{Create(task("four"))}}); err != nil {
+		t.Errorf("what is urgent: %v", err)
+	}
+	mustCommit(t, s, Delete(keyOf("two"), 0))
 	s.diskFree = func() (uint64, error) { return 0, errors.New("unknown") }
 	mustCommit(t, s, Create(task("three")))
 }

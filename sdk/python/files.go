@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-//go:embed src/fermi/*.py
+//go:embed src/fermi/*.py src/instant/*.py
 var files embed.FS
 
 // SelfTest is what a preflight runs on the devices of a node.
@@ -15,7 +15,7 @@ var files embed.FS
 //go:embed src/fermi/_selftest.py
 var SelfTest string
 
-// Write puts the package fermi into dir, which must not exist yet.
+// Write puts the package fermi, and what interpreters with instant saves run first, into dir, which must not exist yet.
 func Write(dir string) error {
 	src, err := fs.Sub(files, "src")
 	if err != nil {

@@ -59,9 +59,11 @@ class Walk:
 
     def run(self):
         self.again = {}
-        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage", "sumFigures", "listCapacity", "listShare":
+        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "exportAudit", "listEvents", "sumUsage", "sumFigures", "listCapacity", "listDevices", "listShare":
             self.call(id)
         self.call("sumFigures", expect=404, query={"project": "none"})
+        self.call("rotate", body={"keys": ["link-key"]})
+        self.call("rotate", expect=400, body={"keys": ["none"]})
         self.archive()
         for kind, manifest in MANIFESTS.items():
             self.kind(kind, manifest)
@@ -213,7 +215,7 @@ class Walk:
     def node(self):
         node = self.call("listNode").json()["data"]["items"][0]["metadata"]["name"]
         self.read("Node", node)
-        for id in "cordonNode", "drainNode", "uncordonNode":
+        for id in "previewDrain", "cordonNode", "drainNode", "uncordonNode":
             self.call(id, name=node)
             self.call(id, expect=404, name="none")
         self.names["nodes", ""] = [node]

@@ -16,13 +16,13 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/seal", "internal/cores", "internal/slot",
 	}
-	vocabulary = []string{"api/v1"}
+	vocabulary = []string{"api/v1", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
-		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
+		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/blob/sealed", "internal/engine", "internal/engine/record",
 	}
-	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection"}
+	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection", "internal/health"}
 	below4    = join(foundation, vocabulary, judgement, ports)
 	// serverKernel is what all rooms of the server share: words, limits, the store, who may do what, and a request.
 	serverKernel = []string{"internal/server/refuse", "internal/server/limit", "internal/server/truth", "internal/server/access", "internal/server/rest"}
@@ -32,11 +32,15 @@ var (
 var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree"})},
+	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold"}, nil},
+	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
+	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/steady"})},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/card", "api/v1/hold"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
 	{"2 judgement, environments as nodes", []string{"internal/selection"}, join(foundation, vocabulary, []string{"internal/recipe"})},
+	{"2 judgement, whether devices are well", []string{"internal/health"}, join(foundation, vocabulary)},
 	{"2 judgement, what must hold before they do", []string{"internal/preflight"}, join(foundation, vocabulary)},
 
 	{"3 store", []string{"internal/store"}, join(foundation, vocabulary)},
@@ -55,6 +59,7 @@ var table = []row{
 	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
 	})},
+	{"3 engine, what devices say of themselves", []string{"internal/engine/sensor"}, join(foundation, vocabulary)},
 	{"3 engine, processes of the host", []string{"internal/engine/hostengine"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory", "internal/engine/network",
 	})},
@@ -64,7 +69,11 @@ var table = []row{
 
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
 	{"4 link, where servers are", []string{"internal/link/endpoint"}, foundation},
-	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint"})},
+	{"4 link, who is heard", []string{"internal/link/hearing"}, below4},
+	{"4 link, its door", []string{"internal/link/door"}, foundation},
+	{"4 link, conversations", []string{"internal/link/talk/..."}, join(below4, []string{"internal/link/talk/talkpb"})},
+	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint", "internal/link/hearing", "internal/link/door", "internal/link/talk/..."})},
+	{"4 link, curves", []string{"internal/link/curve"}, join(below4, []string{"internal/link", "internal/link/linkpb"})},
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
 	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
@@ -73,10 +82,11 @@ var table = []row{
 	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/control/gang"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/work"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/talk/...", "internal/link/curve", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
+	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
@@ -104,13 +114,19 @@ var table = []row{
 	{"5 server, other kinds of work", []string{"internal/server/work"}, join(below4, serverKernel, []string{
 		"internal/server/objects", "internal/server/report", "internal/server/train",
 	})},
+	{"5 server, services", []string{"internal/server/serve"}, join(below4, serverKernel, []string{
+		"internal/server/archive", "internal/server/objects", "internal/server/report", "internal/server/stream", "internal/server/train", "internal/server/work",
+	})},
+	{"5 server, terminals", []string{"internal/server/terminal"}, join(below4, serverKernel, []string{
+		"internal/link/talk/...", "internal/server/audit", "internal/server/objects", "internal/server/stream",
+	})},
 	{"5 server", []string{"internal/server"}, join(below4, []string{
 		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway", "internal/quota",
 	})},
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/app/kinds", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/diskguard", "internal/app/gate", "internal/app/kinds", "internal/app/restore", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }
@@ -132,7 +148,7 @@ var technology = []struct {
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "internal/engine/kubeengine"}},
-	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/store/...", "internal/app", "internal/launch"}},
+	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/talk/...", "internal/link/curve", "internal/store/...", "internal/app", "internal/launch"}},
 }
 
 func join(lists ...[]string) []string {

@@ -58,6 +58,7 @@ var ownPaths = map[string]map[string][]string{
 	"spool/spool.go":      {"Open": {"os.OpenFile"}},
 	"setup/folders.go":    {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
 	"setup/wall.go":       {"walled": {"inside.Start"}},
+	"terminal/session.go": {"openPTY": {"os.OpenFile"}},                                   // /dev/ptmx; the other end is opened without a path
 	"setup/sdk.go":        {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
 	"process/standby.go": {
 		"start": {"os.OpenFile"},             // /dev/null
@@ -75,6 +76,7 @@ var ownPaths = map[string]map[string][]string{
 	"inspect/facts.go":    {"driverOf": {"os.ReadFile"}, "freeBytes": {"unix.Statfs"}},
 	"inspect/selftest.go": {"BeginTrial": {"os.OpenFile"}},
 	"probe.go":            {"fillMemory": {"os.WriteFile", "exec.LookPath", "syscall.ForkExec"}},
+	"process/open.go":     {"writesOf": {"os.Open", "os.ReadFile"}, "mappedBy": {"os.Open"}},
 	"process/process.go":  {"Spawn": {"os.Open"}, "Plain": {"syscall.ForkExec", "os.WriteFile"}},
 	"process/sever.go":    {"Sever": {"os.ReadDir", "os.Readlink"}},
 	"process/stacks.go":   {"*": {"os.Open"}},
@@ -82,7 +84,8 @@ var ownPaths = map[string]map[string][]string{
 	"setup/errand.go":     {"sendAs": {"os.OpenFile"}, "startChore": {"syscall.ForkExec", "inside.Start"}},
 	"setup/helper.go":     {"startHelper": {"os.OpenFile", "inside.Start"}},
 	// A folder that the steward reads.
-	"keeper/folder.go": {"Watcher": {"watch.New"}},
+	"keeper/folder.go": {"watcher": {"watch.New"}, "unchanged": {"watch.New"}},
+	"keeper/aside.go":  {"link": {"watch.New"}, "unmoved": {"watch.New"}, "left": {"watch.New"}},
 }
 
 // TestRootTouchesNothingOfTenants: a new call that reaches a file by its path is refused unless it stands above.

@@ -95,3 +95,41 @@ export async function seeUse({ page, base, t, accessible, picture, call }, id, l
   await accessible(page, "use");
   await picture(page, `use-${lang}`);
 }
+
+/** The tab with the curves of a task: drawn, over time, with a logarithmic axis, smoothed, beside another's, and zoomed into. */
+export async function seeCurves({ page, base, t, accessible, picture, call }, id, other, lang) {
+  while ((await call("GET", `/training-tasks/${id}/metrics`)).items.length === 0) await pause();
+  await page.goto(`${base}/tasks/${id}`);
+  await page.getByRole("tab", { name: t["curves.tab"], exact: true }).click();
+  const chart = page.locator(".chart canvas").first();
+  await chart.waitFor();
+  await accessible(page, "curves");
+  await picture(page, `curves-${lang}`);
+  await page.getByRole("switch", { name: t["curves.log"] }).press("Space");
+  await page.getByRole("switch", { name: t["curves.ranks"] }).press("Space");
+  await page.getByRole("slider", { name: t["curves.smooth"] }).press("End");
+  if (other) {
+    await page
+      .getByRole("combobox", { name: t["curves.compare"] })
+      .or(page.getByLabel(t["curves.compare"]))
+      .first()
+      .click();
+    await page.getByRole("option", { name: other }).click();
+    await page.keyboard.press("Escape");
+  }
+  await page.getByText(t["curves.time"], { exact: true }).click();
+  await page.locator(".chart canvas").first().waitFor();
+  await picture(page, `curves-compared-${lang}`);
+  await page.getByText(t["curves.step"], { exact: true }).click();
+  await page.locator(".chart canvas").first().waitFor();
+  const over = page.locator(".chart .u-over").first();
+  const box = await over.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 40);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 60, { steps: 5 });
+  await page.mouse.up();
+  await page.getByRole("button", { name: t["curves.whole"], exact: true }).waitFor();
+  await picture(page, `curves-zoomed-${lang}`);
+  await page.getByRole("button", { name: t["curves.whole"], exact: true }).click();
+  await page.getByRole("button", { name: t["curves.whole"], exact: true }).waitFor({ state: "hidden" });
+}

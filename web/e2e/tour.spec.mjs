@@ -1,7 +1,7 @@
 // A walk through the console, page by page.
 import { readFile } from "node:fs/promises";
 import { seeCheckpoints } from "./checkpoints.mjs";
-import { seeBothEnd, seeInside, seeUse } from "./inside.mjs";
+import { seeBothEnd, seeCurves, seeInside, seeUse } from "./inside.mjs";
 import {
   accessible,
   call,
@@ -166,6 +166,11 @@ test.describe
 
     test("what a task uses stands beside the goals", async () => {
       await seeUse(scene, ids.hurt, lang);
+      clean();
+    });
+
+    test("curves are drawn, compared and zoomed into", async () => {
+      await seeCurves(scene, ids.hurt, "", lang);
       clean();
     });
 

@@ -38,6 +38,7 @@ type Crew struct {
 // Assemble adds the further kinds to training, and the sweep behind all.
 func (c *Crew) Assemble(cfg work.Config) {
 	all, log := []work.Keeper{c.Train}, cfg.Log
+	all = append(all, services(cfg)...)
 	for _, w := range further {
 		cfg.Log = log.With("part", w.Row.Singular)
 		all = append(all, w.New(cfg))

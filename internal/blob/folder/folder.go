@@ -357,6 +357,10 @@ func sick(err error, what, doing string) error {
 		return fault.New(fault.Full, "DiskFull", fault.T(
 			"The disk of the object store is full.", "对象存储所在磁盘已满。")).
 			WithHint(fault.T("Free some space and try again.", "请释放磁盘空间后重试。")).Because(err)
+	case errors.Is(err, syscall.EIO):
+		return fault.New(fault.Unavailable, "DiskFailing", fault.T(
+			"The disk of the object store reports errors: could not "+doing+" %q.", "对象存储所在磁盘报告错误（"+doing+"）：%q。", what)).
+			WithHint(fault.T("Look at the kernel's log (dmesg) and the disk.", "请查看内核日志（dmesg）并检查磁盘。")).Because(err)
 	}
 	return fault.New(fault.Internal, "BlobFailed", fault.T(
 		"The object store could not "+doing+" %q.", "对象存储操作（"+doing+"）失败：%q。", what)).Because(fmt.Errorf("%s: %w", doing, err))

@@ -44,8 +44,10 @@ func (f *folder) write(name, text string) {
 	if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
 		f.Fatal(err)
 	}
-	if err := os.Chtimes(at, f.wrote, f.wrote); err != nil {
-		f.Fatal(err)
+	for _, name := range []string{at, filepath.Dir(at)} {
+		if err := os.Chtimes(name, f.wrote, f.wrote); err != nil {
+			f.Fatal(err)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type Gang struct {
 	Vacant  []int       // seats of members that were lost and that nobody took, rising
 	Surplus Members     // replicas that it gives up; they are among others as well
 	Others  []engine.Observation
+	Hush        // who says nothing, and who was given up for it
 	shift   int // places in order between a member and its peer; 0: not known yet
 }
 

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -70,8 +71,9 @@ func TestMFUIsOfRealDevicesThatAreKnown(t *testing.T) {
 
 type silentHub struct{}
 
-func (silentHub) Attached(engine.Name) bool            { return false }
-func (silentHub) Ranks(engine.Name) (link.Ranks, bool) { return link.Ranks{}, false }
+func (silentHub) Attached(engine.Name) bool                 { return false }
+func (silentHub) Silence(engine.Name) (time.Duration, bool) { return 0, false }
+func (silentHub) Ranks(engine.Name) (link.Ranks, bool)      { return link.Ranks{}, false }
 
 // TestGuestRanks: a rank for each device of the environment, in the order of the user, and no limits or
 // devices of its own in the books.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -21,6 +22,9 @@ type Hub interface {
 	Attached(name engine.Name) bool
 	// Ranks is what the launcher told last about its ranks.
 	Ranks(name engine.Name) (link.Ranks, bool)
+	// Silence is how long a launcher has said nothing that it should have said, in time in which somebody listened; known is
+	// false where it never said anything.
+	Silence(name engine.Name) (silent time.Duration, known bool)
 }
 
 // Engine is what is known of replicas.
@@ -39,18 +43,26 @@ type Observer struct {
 
 	mu    sync.Mutex
 	nodes map[uint32]*api.Node // by number; what it points at never changes
+	named map[string]*api.Node
 }
 
 // NewObserver makes an observer that knows no nodes yet. avoid says where a lost member shall not be replaced if there is a choice.
 func NewObserver(s store.Reader, e Engine, h Hub, avoid func(task *api.TrainingTask, m *Member) bool) *Observer {
-	return &Observer{store: s, engine: e, hub: h, avoid: avoid, peaks: LoadPeaks(), nodes: map[uint32]*api.Node{}}
+	return &Observer{store: s, engine: e, hub: h, avoid: avoid, peaks: LoadPeaks(), nodes: map[uint32]*api.Node{}, named: map[string]*api.Node{}}
 }
 
 // Note files a node as it is now.
 func (o *Observer) Note(n *api.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.nodes[n.Spec.Number] = n
+	o.nodes[n.Spec.Number], o.named[n.Meta.Name] = n, n
+}
+
+// nodeNamed is the one of a name; nil: it is not known.
+func (o *Observer) nodeNamed(name string) *api.Node {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.named[name]
 }
 
 // Node is the one of a number; nil: it is not known.
@@ -75,11 +87,13 @@ func (o *Observer) Look(ctx context.Context, key api.Key) (Gang, error) {
 	replicas := o.engine.Replicas(g.Task.Meta.ID)
 	known := make(map[engine.Name]engine.Observation, len(replicas))
 	for _, ob := range replicas {
-		known[ob.Name] = ob
+		known[ob.Name] = o.heed(&g, ob)
 	}
 	o.muster(&g, known)
 	for _, ob := range known {
-		g.Others = append(g.Others, ob)
+		if _, fenced := g.Fenced[ob.Name]; !fenced {
+			g.Others = append(g.Others, ob)
+		}
 	}
 	slices.SortFunc(g.Others, func(a, b engine.Observation) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return g, nil
@@ -126,6 +140,9 @@ func (o *Observer) members(t Terms, roles []api.RoleAssignment, known map[engine
 			}
 			m.Attached = o.hub.Attached(m.Name)
 			m.Said, _ = o.hub.Ranks(m.Name)
+			if m.Exit != nil && (m.Exit.Reason == engine.ReasonSilent || m.Exit.Reason == engine.ReasonNodeLost) {
+				m.Attached = false // whatever it says by now, it was given up
+			}
 		}
 	}
 	return out

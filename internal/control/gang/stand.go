@@ -22,10 +22,10 @@ type Stand struct {
 }
 
 func standOn(n *api.Node, slot api.Slot, peaks Peaks) Stand {
-	closed := n.Spec.Cordoned || n.Meta.DeletedAt != nil
+	closed := n.Spec.Cordoned || n.Spec.Lost || n.Meta.DeletedAt != nil
 	return Stand{
 		Node: n.Meta.Name, Number: slot.Node, Zone: n.Spec.Zone, Leaf: n.Spec.Leaf, Rack: n.Spec.Rack, Devices: slot.Devices, Virtual: n.Spec.Virtual,
-		Peak: peaks.Of(n, slot.Devices), Usable: n.Status.Ready && !closed, Closed: closed,
+		Peak: peaks.Of(n, slot.Devices), Usable: n.Status.Ready && !closed && n.Status.Holds.Closed()&slot.Devices == 0, Closed: closed,
 	}
 }
 

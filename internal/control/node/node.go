@@ -115,7 +115,7 @@ func (c *Controller) Sync(ctx context.Context, epoch store.Epoch) error {
 	const batch = 50 // the store takes 100 operations, the fence counts too
 	for len(ops) > 0 {
 		n := min(batch, len(ops))
-		revision, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops[:n], Fence: epoch})
+		revision, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops[:n], Fence: epoch, Urgent: true})
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,10 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) (
 			continue
 		}
 		n.Spec.Number, n.Spec.Cordoned = old.Spec.Number, old.Spec.Cordoned
-		n.Spec.CordonedDevices, n.Spec.Drain = old.Spec.CordonedDevices, old.Spec.Drain
+		n.Spec.CordonedDevices, n.Spec.Drain, n.Spec.DeviceOrders = old.Spec.CordonedDevices, old.Spec.Drain, old.Spec.DeviceOrders
+		n.Spec.Devices = kept(old.Spec.Devices, n.Spec.Devices)
+		n.Status.Devices, n.Status.Failures = old.Status.Devices, old.Status.Failures // control/card's
+		n.Spec.Lost, n.Status.Holds = old.Spec.Lost, old.Status.Holds
 		if n.Status.Launchers = launchers[n.Meta.Name]; !found {
 			n.Status.Launchers = old.Status.Launchers
 		}
@@ -174,6 +177,47 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) (
 	}
 	return ops, nil
 }
+
+// kept is a node's devices as they are reported now, each in the place it had: placements name devices by it. One that is not
+// reported any more has dropped and stays, until another card is on its bus; new ones come last.
+func kept(old, now []api.Device) []api.Device {
+	left := slices.Clone(now)
+	take := func(is func(api.Device) bool) (api.Device, bool) {
+		i := slices.IndexFunc(left, is)
+		if i < 0 {
+			return api.Device{}, false
+		}
+		d := left[i]
+		left = slices.Delete(left, i, i+1)
+		return d, true
+	}
+	if slices.ContainsFunc(slices.Concat(old, now), func(d api.Device) bool { return d.UUID == "" }) {
+		return now // nobody can tell which is which
+	}
+	out := make([]api.Device, len(old))
+	same := make([]bool, len(old))
+	for i, d := range old {
+		out[i], same[i] = take(func(n api.Device) bool { return n.UUID == d.UUID })
+	}
+	for i, d := range old {
+		if same[i] {
+			continue
+		}
+		if n, ok := take(func(n api.Device) bool { return d.Bus != "" && n.Bus == d.Bus }); ok {
+			out[i] = n
+		} else {
+			out[i] = d
+		}
+	}
+	out = append(out, left...)
+	for i := range out {
+		out[i].Index = i
+	}
+	return out[:min(len(out), maxDevices)]
+}
+
+// maxDevices are as many as a placement's mask has bits.
+const maxDevices = 64
 
 // launchers counts those of other versions than ours that live, by node; false: not all are found yet.
 func (c *Controller) launchers() (map[string][]api.LauncherVersion, bool) {

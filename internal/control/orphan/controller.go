@@ -171,7 +171,7 @@ func (c *Controller) apply(ctx context.Context, p plan, place api.Key) (res reco
 		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
 	}
 	if p.drop {
-		_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Delete(place, 0)}, Fence: c.epoch})
+		_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Delete(place, 0)}, Fence: c.epoch, Urgent: true})
 		errs = append(errs, err)
 	}
 	if p.again {

@@ -300,6 +300,9 @@ func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions [
 // reasonDrained is why a gang had to go whose node is being emptied, and why it waits afterwards.
 const reasonDrained = "Drained"
 
+// reasonNodeLost is why one waits that lost its place with a node.
+const reasonNodeLost = "NodeLost"
+
 // drain asks everything that stands on what is to be emptied to leave: for another place where there
 // is one, which is reserved first. It says whether a write failed that should be tried again.
 func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) {
@@ -315,6 +318,7 @@ func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) 
 		if e.To = c.m.reserve(p.Spec.TaskID); e.To != nil {
 			e.Message = fault.T("Its node is being emptied; it goes on elsewhere.", "所在节点正在排空，将在别处继续。")
 		}
+		e.Message = illText(p, c.m.in, e)
 		c.mu.Unlock()
 		if err := c.evict(ctx, epoch, p, e); err != nil && !fault.Is(err, fault.Conflict) {
 			c.cfg.Log.Warn("a gang could not be asked to leave", "task", p.Spec.TaskID, "error", err)
@@ -370,7 +374,14 @@ func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Deci
 	if t == nil {
 		return fault.New(fault.Conflict, "Stale", fault.T("The task went away.", "任务已不存在。"))
 	}
-	return c.write(ctx, epoch, t, c.placementOf(t, assigned(d.Workload.Roles, d.At)))
+	roles := assigned(d.Workload.Roles, d.At)
+	c.mu.Lock()
+	closed := c.m != nil && shut(roles, c.m.in)
+	c.mu.Unlock()
+	if closed {
+		return fault.New(fault.Unavailable, "DeviceClosed", fault.T("A device of the place was closed meanwhile.", "所选位置的加速卡刚刚被停用。"))
+	}
+	return c.write(ctx, epoch, t, c.placementOf(t, roles))
 }
 
 // placementOf is a new place of work.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -55,7 +56,15 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 }
 
 func (m *model) setZone(z *api.Zone) {
+	was := m.zones[z.Meta.Name]
 	m.zones[z.Meta.Name] = z
+	if (was != nil && was.Spec.Outage) != z.Spec.Outage {
+		for _, n := range m.in {
+			if n.Spec.Zone == z.Meta.Name {
+				m.setNode(n)
+			}
+		}
+	}
 	list := make([]*api.Zone, 0, len(m.zones))
 	for _, name := range slices.Sorted(maps.Keys(m.zones)) {
 		list = append(list, m.zones[name])
@@ -99,10 +108,12 @@ func (m *model) dropZone(name string) {
 }
 
 func (m *model) setNode(n *api.Node) {
+	zone := m.zones[n.Spec.Zone]
+	out := zone != nil && zone.Spec.Outage
 	s := sched.Node{
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
-		Closed: n.Spec.Cordoned || !n.Status.Ready || n.Meta.DeletedAt != nil, Failures: m.faults.of(n.Meta.Name, m.time()),
+		Closed: out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil, Failures: m.faults.of(n.Meta.Name, m.time()),
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
@@ -111,13 +122,22 @@ func (m *model) setNode(n *api.Node) {
 	for _, i := range n.Spec.CordonedDevices {
 		s.ClosedDevices |= 1 << i
 	}
-	delete(m.drains, s.Number)
+	ill := card.Closed(n.Status.Devices)
+	leave := ill // what stands on a device at fault leaves, whatever an operator cordoned
+	s.ClosedDevices |= ill
 	if n.Spec.Drain {
-		m.drains[s.Number] = s.ClosedDevices
+		leave = s.ClosedDevices
 		if n.Spec.Cordoned {
-			m.drains[s.Number] = everything
+			leave = everything
 		}
 	}
+	if out {
+		leave = everything
+	}
+	if delete(m.drains, s.Number); leave != 0 {
+		m.drains[s.Number] = leave
+	}
+	s.ClosedDevices |= n.Status.Holds.Closed() // what was given up there may still run
 	if n.Spec.Virtual {
 		s.Host = m.host
 	}
@@ -345,8 +365,8 @@ func demand(t *api.Workload) *sched.Workload {
 			w.Data = append(w.Data, sched.Datum{Bytes: d.Bytes, Zones: d.Zones})
 		}
 	}
-	// It lost its place to an operator, not to others: nobody of its priority goes before it.
-	w.Displaced = t.Phase == api.PhasePending && t.Ran.Reason == reasonDrained
+	// It lost its place to an operator or with its node, not to others: nobody of its priority goes before it.
+	w.Displaced = t.Phase == api.PhasePending && (t.Ran.Reason == reasonDrained || t.Ran.Reason == reasonNodeLost)
 	if t.Attempt == 0 { // what has run once is not held back again
 		w.Defer = t.Wish.Deferrable
 	}

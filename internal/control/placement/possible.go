@@ -112,7 +112,9 @@ func (p *Possible) change(ch store.Change) {
 	switch o := ch.New.(type) {
 	case *api.Zone:
 		p.came(&o.Meta)
-		p.m.setZone(o)
+		well := *o
+		well.Spec.Outage = false
+		p.m.setZone(&well)
 	case *api.Queue:
 		p.m.setQueue(o)
 	case *api.Node:
@@ -140,7 +142,7 @@ func (p *Possible) came(m *api.Meta) {
 // setNode tells of a node as it would be with nothing wrong; most changes of a node are about that.
 func (p *Possible) setNode(n *api.Node) {
 	spec := n.Spec
-	spec.Cordoned, spec.CordonedDevices, spec.Drain, spec.Virtual = false, nil, false, false
+	spec.Cordoned, spec.CordonedDevices, spec.Drain, spec.Virtual, spec.DeviceOrders, spec.Lost = false, nil, false, false, nil, false
 	if old, ok := p.told[n.Meta.Name]; ok && reflect.DeepEqual(old, spec) {
 		return
 	}

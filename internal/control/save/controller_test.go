@@ -30,6 +30,8 @@ type fleet struct {
 
 func (f *fleet) Attached(engine.Name) bool { return true }
 
+func (f *fleet) Silence(engine.Name) (time.Duration, bool) { return 0, true }
+
 func (f *fleet) Ranks(name engine.Name) (link.Ranks, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -127,6 +127,11 @@ func (a answer) reopen() bool {
 
 // hung is the rank that the others wait for, or that is stopped; nil: there is none, or it is only told.
 func (a answer) hung() *api.ReplicaFailure {
+	if f := a.p.status.Failure; (f == nil || f.Generation != a.u.Generation) && a.u.Members.Any(func(m *gang.Member) bool {
+		return !m.Ended() && (!m.Attached || a.s.Silence[m.Name] > 0)
+	}) {
+		return nil // who is not heard is the first suspect
+	}
 	_, left := allowanceOf(&a.s.Task.Spec).count(a.p.status.Restarts, a.now)
 	found := blame.OfSilence(a.u, a.p.status.Failure, left, a.now)
 	if found.Wait > 0 {
@@ -184,6 +189,7 @@ func (a answer) settle(fail *api.ReplicaFailure, once string) *api.ReplicaFailur
 func (a answer) failing(fail *api.ReplicaFailure) {
 	s, p := a.s, a.p
 	fail = a.settle(fail, "fail-"+fail.Replica)
+	p.hurry = fail.Reason == engine.ReasonSilent || fail.Reason == engine.ReasonNodeLost
 	recent, left := allowanceOf(&s.Task.Spec).count(p.status.Restarts, a.now)
 	again := fail.Action != string(diagnose.Stop) && (left > 0 || swapping(p))
 	who := a.everybody()
@@ -197,7 +203,7 @@ func (a answer) failing(fail *api.ReplicaFailure) {
 		return
 	}
 	p.usage = true
-	if again && a.away(recent, fail) {
+	if again && (a.away(recent, fail) || a.leaveFenced(recent, fail)) {
 		return
 	}
 	if again {

@@ -70,10 +70,43 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch}); err != nil {
+	holds, nodes, err := holdAll(ctx, c.cfg.Store, p.fence, task.Meta.UpdatedAt)
+	if err != nil {
 		return nil, err
 	}
+	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: append(ops, holds...), Fence: c.epoch, Urgent: true}); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		c.cfg.Gangs.Note(n) // the next turn must see it
+	}
 	return task, nil
+}
+
+// holdAll makes the writes that keep the devices of those that are given up closed, and gives the nodes as they will be.
+func holdAll(ctx context.Context, s store.Reader, list []fencing, now time.Time) (ops []store.Op, nodes []*api.Node, err error) {
+	for _, f := range list {
+		at := slices.IndexFunc(nodes, func(n *api.Node) bool { return n.Meta.Name == f.node })
+		if at < 0 {
+			o, err := s.Get(ctx, api.Key{Kind: api.KindNode, Name: f.node}, 0)
+			if fault.Is(err, fault.NotFound) {
+				continue // it was deleted: there is nothing to keep closed
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			at, nodes = len(nodes), append(nodes, store.Clone(o.(*api.Node)))
+		}
+		if n := nodes[at]; n.Status.Holds.Of(f.hold.Replica) == nil {
+			f.hold.BootID = n.Status.BootID
+			n.Status.Holds = append(slices.Clone(n.Status.Holds), f.hold)
+		}
+	}
+	for _, n := range nodes {
+		n.Meta.UpdatedAt = now
+		ops = append(ops, store.Update(n))
+	}
+	return ops, nodes, nil
 }
 
 // movedOn is the placement of a task that has left its place for the one reserved for it.
@@ -102,15 +135,25 @@ func stopGrace(task *api.TrainingTask, p *api.Placement) time.Duration {
 	return grace.Std()
 }
 
+// hurryGrace is for ranks that wait for somebody who is gone.
+const hurryGrace = time.Second
+
 func (c *Controller) effects(ctx context.Context, s snapshot, p plan, task *api.TrainingTask) error {
 	var errs []error
 	grace := stopGrace(task, s.Placement)
+	if p.hurry {
+		grace = min(grace, hurryGrace)
+	}
 	if len(p.stop)+len(p.remove) > 0 {
 		if _, err := store.StillLeading(ctx, c.cfg.Store, c.epoch); err != nil {
 			return err // a leader that slept must not end what its successor started
 		}
 	}
 	for _, name := range p.stop {
+		grace := grace
+		if _, fenced := s.Fenced[name]; fenced {
+			grace = 0 // nothing that it saves counts any more
+		}
 		errs = append(errs, c.cfg.Engine.Stop(ctx, name, grace))
 	}
 	if p.swap.node != "" {
@@ -131,6 +174,9 @@ func (c *Controller) effects(ctx context.Context, s snapshot, p plan, task *api.
 		errs = append(errs, c.order(&s.Members[i], g))
 	}
 	for _, name := range p.remove {
+		if _, fenced := s.Fenced[name]; fenced {
+			continue // it ended for the task only
+		}
 		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
 	}
 	return errors.Join(errs...)
@@ -194,7 +240,7 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 	r := engine.Replica{
 		Name: m.Name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.Role, Index: m.Index,
-		Attempt: m.Attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.Ranks, Spare: m.Spare, Node: m.Node,
+		Attempt: m.Attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.Ranks, Duties: engine.Duties{Spare: m.Spare}, Node: m.Node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	r.Peer = task.Spec.PeerMemory()
@@ -217,7 +263,8 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 	if o := task.Spec.Outputs; o != nil {
 		r.OutputLogs = o.Logs
 	}
-	r.KeepLocal, r.CheckpointFolder = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder()
+	r.KeepLocal, r.CheckpointFolder, r.FolderAnew = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder(), task.Spec.CheckpointFolder() != "" && task.Spec.Restore != nil
+	r.Instant = task.Spec.Checkpoint != nil && task.Spec.Checkpoint.Instant != ""
 	if n := c.cfg.Gangs.Node(m.Number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = gang.DevicesOf(n, m.Devices)
@@ -241,7 +288,7 @@ func (c *Controller) leave(ctx context.Context, s snapshot, p plan) error {
 	}
 	_, err := c.cfg.Store.Commit(ctx, store.Txn{
 		Ops:   []store.Op{store.Delete(api.KeyOf(s.Task), s.Task.Meta.Revision)},
-		Fence: c.epoch,
+		Fence: c.epoch, Urgent: true,
 	})
 	return err
 }

@@ -156,6 +156,10 @@ func (c *Controller) change(ch store.Change) {
 	case api.KindNode:
 		if n, ok := ch.New.(*api.Node); ok {
 			c.cfg.Gangs.Note(n)
+			old, _ := ch.Old.(*api.Node)
+			for _, key := range c.kept.newlyHeld(old, n) {
+				c.loop.Add(key)
+			}
 		}
 	case api.KindTrainingTask:
 		for _, o := range []api.Object{ch.New, ch.Old} {
@@ -248,6 +252,19 @@ type Probed struct {
 // NotFound where there is no such rank, Conflict where the launcher refuses, Unavailable where it is not
 // there or this server does not lead. Safe for concurrent use.
 func (c *Controller) Probe(ctx context.Context, task *api.TrainingTask, rank int, kind string) (Probed, error) {
+	out, err := c.RankOf(ctx, task, rank)
+	if err != nil {
+		return out, err
+	}
+	out.Probed, err = c.cfg.Hub.AskRank(ctx, out.Replica, link.Probe{Generation: int64(out.Generation), Rank: rank, Kind: kind})
+	if err == nil && out.Refused != (fault.Text{}) {
+		err = fault.New(fault.Conflict, "Refused", out.Refused)
+	}
+	return out, err
+}
+
+// RankOf says where a rank is; nothing is asked of it. Faults are those of Probe.
+func (c *Controller) RankOf(ctx context.Context, task *api.TrainingTask, rank int) (Probed, error) {
 	s, err := c.observe(ctx, api.KeyOf(task))
 	if err != nil {
 		return Probed{}, err
@@ -256,16 +273,9 @@ func (c *Controller) Probe(ctx context.Context, task *api.TrainingTask, rank int
 		return Probed{}, fault.New(fault.Conflict, "NotRunning", fault.T("The task does not run yet.", "任务尚未运行。"))
 	}
 	for i := range s.Members {
-		m := &s.Members[i]
-		if rank < m.First || rank >= m.First+m.Ranks {
-			continue
+		if m := &s.Members[i]; rank >= m.First && rank < m.First+m.Ranks {
+			return Probed{Replica: m.Name, Node: m.Node, Generation: s.Task.Status.Generation}, nil
 		}
-		out := Probed{Replica: m.Name, Node: m.Node, Generation: s.Task.Status.Generation}
-		out.Probed, err = c.cfg.Hub.AskRank(ctx, m.Name, link.Probe{Generation: int64(out.Generation), Rank: rank, Kind: kind})
-		if err == nil && out.Refused != (fault.Text{}) {
-			err = fault.New(fault.Conflict, "Refused", out.Refused)
-		}
-		return out, err
 	}
 	return Probed{}, fault.New(fault.NotFound, "NoSuchRank", fault.T("The task has no rank %d; its ranks are 0 to %d.", "任务没有 rank %d；其 rank 为 0 至 %d。", rank, s.World-1))
 }

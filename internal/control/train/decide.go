@@ -18,6 +18,9 @@ func decide(s snapshot, now time.Time) plan {
 	p := plan{status: s.Task.Status}
 	p.status.Restarts, p.status.Roles = slices.Clone(p.status.Restarts), slices.Clone(p.status.Roles)
 	s.sweepOthers(&p, now)
+	if s.hush(&p, now) {
+		return p
+	}
 	if s.waitForGuest(&p) {
 		return p
 	}

@@ -227,7 +227,7 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 		m := &s.Members[i]
 		gone := m.State == "" && m.Index < p.status.Rendezvous.Below[m.Role]
 		switch {
-		case gone || m.Ended() && m.Exit != nil && m.Exit.Reason == engine.ReasonLauncherLost:
+		case gone || m.Ended() && m.Exit != nil && m.Exit.Lost():
 		case m.Ended():
 			return false // the others can't go on from where it has ended
 		default:
@@ -239,8 +239,10 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 		return false
 	}
 	how := engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, At: now}
-	if lost[0].Exit != nil {
-		how.Cause = lost[0].Exit.Cause
+	if exit := lost[0].Exit; exit != nil {
+		if how.Cause, how.Reason = exit.Cause, exit.Reason; exit.Reason != engine.ReasonLauncherLost {
+			how.At = exit.At // when it was heard last
+		}
 	}
 	fail := blame.Of(lost[0], &how)
 	fail.Generation = p.status.Generation
@@ -251,7 +253,10 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 		next.Lost.Of = lost[0].Number
 	}
 	for _, m := range lost {
-		substitute(&next, m, m.Usable && !blame.InTrouble(&p.status, m))
+		if s.of.isFenced(m) {
+			next.Lost.Avoid = append(next.Lost.Avoid, m.Number)
+		}
+		substitute(&next, m, m.Usable && !blame.InTrouble(&p.status, m) && !s.of.isFenced(m))
 	}
 	if slices.ContainsFunc(next.Roles, func(r api.RoleAssignment) bool { return len(r.Slots) == 0 }) {
 		p.status.Faults = faults // it is answered otherwise

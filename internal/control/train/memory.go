@@ -181,3 +181,14 @@ func (m *memory) guestOf(id string) (api.Key, bool) {
 	guest, ok := m.lent[id]
 	return guest, ok
 }
+
+// newlyHeld are the tasks of which a replica was given up on a node.
+func (m *memory) newlyHeld(old, now *api.Node) (out []api.Key) {
+	for i := range now.Status.Holds {
+		h := &now.Status.Holds[i]
+		if key, ok := m.keyOf(h.Owner); ok && (old == nil || old.Status.Holds.Of(h.Replica) == nil) {
+			out = append(out, key)
+		}
+	}
+	return out
+}

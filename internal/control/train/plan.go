@@ -17,6 +17,7 @@ type plan struct {
 	dropPlace bool
 	moveOn    bool               // the place reserved for it becomes its place
 	resize    *api.PlacementSpec // its place, with replicas that came or went; nil: as it is
+	fence     []fencing          // who is given up in silence
 	orders
 	archive bool // move the task to history
 	erase   bool // delete the task and its bytes
@@ -34,6 +35,7 @@ type orders struct {
 	late    []int // of everybody: who came later and is asked for its preflight
 	freeze  []int // members whose ranks keep what they hold until the next generation
 	remove  []engine.Name
+	hurry   bool // who is stopped waits for somebody who is gone, and can save nothing
 }
 
 type event = figure.Event

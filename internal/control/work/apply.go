@@ -68,7 +68,7 @@ func (c *Controller) commit(ctx context.Context, s *Seen, p Plan) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
 	defer cancel()
-	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch})
+	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch, Urgent: true})
 	return err
 }
 
@@ -227,7 +227,7 @@ func end(row *history.UsageRow, exit *engine.Exit) {
 	if exit == nil {
 		return
 	}
-	row.Stop, row.ExitCode, row.Reason = exit.At, exit.Code, exit.Reason
+	row.Stop, row.ExitCode, row.Reason = exit.Ended(row.Start), exit.Code, exit.Reason
 	row.CPUTime, row.PeakBytes = exit.CPUTime, api.Bytes(exit.PeakBytes)
 	if row.Start.IsZero() || row.Start.After(row.Stop) {
 		row.Start = row.Stop // it never ran
@@ -254,7 +254,7 @@ func (c *Controller) leave(ctx context.Context, s *Seen, p Plan) error {
 	} else if err := c.cfg.EraseBytes(ctx, s.View.Meta.ID); err != nil {
 		return fmt.Errorf("erase logs and outputs: %w", err)
 	}
-	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Delete(api.KeyOf(s.Work), s.View.Meta.Revision)}, Fence: c.epoch})
+	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Delete(api.KeyOf(s.Work), s.View.Meta.Revision)}, Fence: c.epoch, Urgent: true})
 	return err
 }
 

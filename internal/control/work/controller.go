@@ -69,6 +69,8 @@ type Config struct {
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// Folders are the names of the machines' folders that a project was granted; nil: none.
 	Folders func(ctx context.Context, project string) ([]string, error)
+	// DropHome deletes the home that an owner's replicas had, by the owner's id; none is fine.
+	DropHome func(ctx context.Context, id string) error
 	// ArchiveAfter is how long what is finished stays in the store.
 	ArchiveAfter time.Duration
 	Workers      int

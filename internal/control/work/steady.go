@@ -8,12 +8,16 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/steady"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// steady is the judgement of one turn on its way to a plan.
-type steady struct {
+// Status is what Steady decides.
+type Status = steady.Status
+
+// judgement is that of one turn on its way to a plan.
+type judgement struct {
 	*Seen
 	now    time.Time
 	policy api.RestartPolicy
@@ -25,7 +29,7 @@ type steady struct {
 // level-triggered, running it twice changes nothing. Phases move as api.TaskPhases says. changed says that the
 // status has to be written, or the placement with it.
 func Steady(s *Seen, was *Status, policy *api.RestartPolicy, now time.Time) (status Status, plan Plan, changed bool) {
-	t := &steady{Seen: s, now: now, status: *was}
+	t := &judgement{Seen: s, now: now, status: *was}
 	if policy != nil {
 		t.policy = *policy
 	}
@@ -36,7 +40,7 @@ func Steady(s *Seen, was *Status, policy *api.RestartPolicy, now time.Time) (sta
 	return t.status, t.plan, changed
 }
 
-func (t *steady) decide() {
+func (t *judgement) decide() {
 	switch {
 	case t.status.Phase == "":
 		t.to(api.PhasePending, "Submitted", fault.T("Waiting to be placed.", "等待调度。"))
@@ -55,7 +59,7 @@ func (t *steady) decide() {
 	}
 }
 
-func (t *steady) to(phase api.Phase, reason string, message fault.Text) {
+func (t *judgement) to(phase api.Phase, reason string, message fault.Text) {
 	if !api.TaskPhases.Allows(t.status.Phase, phase) {
 		panic("work: no move from " + string(t.status.Phase) + " to " + string(phase))
 	}
@@ -63,18 +67,18 @@ func (t *steady) to(phase api.Phase, reason string, message fault.Text) {
 }
 
 // note changes only why it is where it is.
-func (t *steady) note(reason string, message fault.Text) {
+func (t *judgement) note(reason string, message fault.Text) {
 	if t.status.Reason != reason {
 		t.status.Reason, t.status.Message = reason, message
 	}
 }
 
-func (t *steady) tell(warning bool, reason, once string, message fault.Text) {
+func (t *judgement) tell(warning bool, reason, once string, message fault.Text) {
 	t.plan.Events = append(t.plan.Events, Event{warning, reason, message, once + "-" + strconv.Itoa(t.status.Attempt)})
 }
 
 // finished waits for the last folder to go, then archives or erases.
-func (t *steady) finished() {
+func (t *judgement) finished() {
 	left := len(t.Others) > 0
 	for i := range t.Members {
 		switch m := &t.Members[i]; {
@@ -101,7 +105,7 @@ func (t *steady) finished() {
 }
 
 // finish is the one way into a final phase.
-func (t *steady) finish(phase api.Phase, code int, reason string, message fault.Text) {
+func (t *judgement) finish(phase api.Phase, code int, reason string, message fault.Text) {
 	t.plan.Usage, t.plan.Leave = true, t.Placement != nil
 	t.status.FinishedAt, t.status.ExitCode = &t.now, &code
 	t.status.StartedAt = cmp.Or(t.status.StartedAt, t.Started())
@@ -112,7 +116,7 @@ func (t *steady) finish(phase api.Phase, code int, reason string, message fault.
 // exitStopped is what a shell says of what SIGTERM ended.
 const exitStopped = 143
 
-func (t *steady) stop() {
+func (t *judgement) stop() {
 	if t.EndAll(&t.plan) {
 		t.finish(api.PhaseStopped, exitStopped, "Stopped", fault.T("Stopped on request.", "已按要求停止。"))
 		return
@@ -120,7 +124,7 @@ func (t *steady) stop() {
 	t.note("Stopping", fault.T("Waiting for the processes to end.", "正在等待进程结束。"))
 }
 
-func (t *steady) unplaced() {
+func (t *judgement) unplaced() {
 	if t.status.Phase == api.PhasePending || !t.EndAll(&t.plan) {
 		return
 	}
@@ -130,7 +134,7 @@ func (t *steady) unplaced() {
 }
 
 // leave gives the place up: for the one that is reserved, or to wait again. It costs no restart.
-func (t *steady) leave(e *api.Eviction) {
+func (t *judgement) leave(e *api.Eviction) {
 	if t.status.Phase != api.PhasePending {
 		if !t.EndAll(&t.plan) {
 			t.note(e.Reason, e.Message)
@@ -145,7 +149,7 @@ func (t *steady) leave(e *api.Eviction) {
 }
 
 // begin takes up a fresh placement.
-func (t *steady) begin() {
+func (t *judgement) begin() {
 	if !t.EndAll(&t.plan) {
 		return // old replicas first
 	}
@@ -156,7 +160,7 @@ func (t *steady) begin() {
 }
 
 // proceed is for work with a placement and a current attempt.
-func (t *steady) proceed() {
+func (t *judgement) proceed() {
 	t.status.Replicas = t.Count()
 	if m := t.Failed(); m != nil {
 		t.fail(m)
@@ -188,7 +192,7 @@ func (t *steady) proceed() {
 }
 
 // fail ends an attempt; another follows as far as the policy allows.
-func (t *steady) fail(m *Member) {
+func (t *judgement) fail(m *Member) {
 	code, why := 1, ""
 	if x := m.Known.Exit; x != nil {
 		code, why = cmp.Or(x.Code, 1), x.Reason

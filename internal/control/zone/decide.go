@@ -14,6 +14,7 @@ import (
 const (
 	ReasonSetByHand   = "SetByHand"
 	ReasonAllWell     = "AllWell"
+	ReasonOutage      = "Outage"
 	ReasonNoNodes     = "NoNodes"
 	ReasonUnreachable = "EngineUnreachable"
 	ReasonNotReady    = "NodesNotReady"
@@ -43,6 +44,8 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 	slow, worst := slowLinks(s.zone, now)
 	links := len(s.zone.Spec.LatencyMs)
 	switch {
+	case s.zone.Spec.Outage:
+		st.Reason, st.Message = ReasonOutage, fault.T("An operator said that the zone is out; it takes no work until fermi zone recover %s.", "运维人员已将该可用区标记为中断；执行 fermi zone recover %s 之前不接收任务。", s.zone.Meta.Name)
 	case s.zone.Spec.Health != "":
 		st.Health, st.Reason = s.zone.Spec.Health, ReasonSetByHand
 		st.Message = fault.T("%s", "%s", s.zone.Spec.HealthReason)

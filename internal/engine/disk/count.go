@@ -34,6 +34,7 @@ type counter struct {
 	dev   uint64
 	seen  map[inode]bool // those with several names, or none
 	bytes int64
+	files int64
 	most  int64 // more than this need not be counted; 0: all
 	left  int   // of the slice
 	pause func(context.Context) error
@@ -64,6 +65,28 @@ func Count(ctx context.Context, root string, pids []int, most int64, pause func(
 		err = nil
 	}
 	return c.bytes, err
+}
+
+// Sum is Count of everything, and how many files and folders that are.
+func Sum(ctx context.Context, root string, pids []int) (bytes, files int64, err error) {
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), root)
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, 0, err
+	}
+	c := &counter{ctx: ctx, dev: uint64(st.Dev), seen: map[inode]bool{}, left: slice, pause: func(ctx context.Context) error { return ctx.Err() }}
+	err = c.folder(dir, 0)
+	for _, pid := range pids {
+		if err == nil {
+			err = c.nameless(pid)
+		}
+	}
+	return c.bytes, c.files, err
 }
 
 // add counts one file.
@@ -123,6 +146,7 @@ func (c *counter) entry(fd int, name string, depth int) error {
 	if uint64(st.Dev) != c.dev {
 		return nil // another file system's
 	}
+	c.files++
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return c.add(&st)
 	}

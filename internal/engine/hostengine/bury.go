@@ -51,6 +51,9 @@ func (k *keeper) bury(ctx context.Context, s seen) error {
 		}
 	}
 	exit.At = k.e.cfg.Clock.Now().UTC()
+	if s.start != nil {
+		exit.Ran = s.start.Ran()
+	}
 	k.e.cfg.Log.Warn("launcher lost", "replica", k.r.name, "message", exit.Message)
 	return record.Write(k.r.dir, record.FileExit, exit)
 }

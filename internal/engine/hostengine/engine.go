@@ -70,6 +70,7 @@ type Remote struct {
 const (
 	safetyTick   = 5 * time.Second // a keeper that heard nothing looks again
 	defaultPause = 100 * time.Millisecond
+	defaultDeaf  = 10 * time.Second
 	adopters     = 8
 )
 
@@ -79,6 +80,8 @@ type Engine struct {
 	root string // cfg.Dir/replicas
 	// pause is the first wait before a launcher that failed is started again; it grows fourfold.
 	pause time.Duration
+	// deaf is how long after an order to stop without any grace a launcher may live on: it hears nothing, and is killed.
+	deaf time.Duration
 
 	ready   chan struct{}
 	stopped chan struct{} // closed when Run has ended
@@ -132,7 +135,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Inventory = thisMachine
 	}
 	e := &Engine{
-		cfg: cfg, root: filepath.Join(cfg.Dir, "replicas"), pause: defaultPause,
+		cfg: cfg, root: filepath.Join(cfg.Dir, "replicas"), pause: defaultPause, deaf: defaultDeaf,
 		ready: make(chan struct{}), stopped: make(chan struct{}),
 		keep: make(chan *replica), unknown: make(chan engine.Name, 64), trash: make(chan string, 64),
 		relist: make(chan struct{}, 1), Board: engine.NewBoard(), replicas: map[engine.Name]*replica{}, old: map[engine.Name]string{},

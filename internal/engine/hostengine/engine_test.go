@@ -442,7 +442,7 @@ func TestTenantOfAReplica(t *testing.T) {
 		{Config{Hide: []string{"/d"}, Owner: "admin"}, 0, record.Tenant{Refused: true}},
 	} {
 		e := &Engine{cfg: c.cfg}
-		if got := e.tenant(engine.Replica{Owner: "ann", UID: c.uid}); !reflect.DeepEqual(got, c.want) {
+		if got := e.tenant(engine.Replica{Owner: "ann", Tenancy: engine.Tenancy{UID: c.uid}}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}

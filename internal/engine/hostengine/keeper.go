@@ -29,6 +29,8 @@ type keeper struct {
 	// told is the order to stop that this launcher heard of.
 	toldPID int
 	toldAt  time.Time
+	// killAt is when a launcher that was told to stop at once is killed; zero: it was not.
+	killAt time.Time
 	// doneAt is when we first saw the last record.
 	doneAt time.Time
 	// spawns counts launchers started in this phase of life; handing says which phase.
@@ -90,6 +92,9 @@ func (k *keeper) attend(s seen) time.Duration {
 	case s.done && now.Sub(k.doneAt) >= lastWords:
 		k.e.cfg.Log.Warn("launcher did not end after its last record; killed", "replica", k.r.name, "pid", k.proc.pid)
 		k.proc.signal(syscall.SIGKILL)
+	case s.stop != nil && s.exit == nil && s.stop.Grace == 0 && !k.killAt.IsZero() && !now.Before(k.killAt):
+		k.e.cfg.Log.Warn("launcher did not stop though it was told to do so at once; killed", "replica", k.r.name, "pid", k.proc.pid)
+		k.proc.signal(syscall.SIGKILL)
 	case s.stop != nil && s.exit == nil && s.launcher != nil && s.launcher.PID == k.proc.pid:
 		// Its record is there, so it listens. One that has none yet finds the order itself.
 		if remote := k.e.cfg.Remote; remote != nil {
@@ -97,6 +102,12 @@ func (k *keeper) attend(s seen) time.Duration {
 		} else if k.toldPID != k.proc.pid || !k.toldAt.Equal(s.stop.At) {
 			k.toldPID, k.toldAt = k.proc.pid, s.stop.At
 			k.proc.signal(syscall.SIGTERM)
+		}
+		if s.stop.Grace == 0 && k.killAt.IsZero() {
+			k.killAt = now.Add(k.e.deaf)
+		}
+		if !k.killAt.IsZero() {
+			return min(safetyTick, k.killAt.Sub(now))
 		}
 	}
 	return safetyTick

@@ -89,6 +89,9 @@ func nvidia(ctx context.Context) ([]api.Device, fault.Text) {
 	}()
 	select {
 	case a := <-out:
+		if a.err != nil && len(a.devices) > 0 {
+			return a.devices, fault.T("A device does not answer: %v. The others are used.", "有加速卡无应答：%v，其余加速卡照常使用。", a.err)
+		}
 		if a.err != nil && !errors.Is(a.err, errNoDriver) {
 			return nil, fault.T("The NVIDIA driver does not work: %v. Its devices are not used.",
 				"NVIDIA 驱动异常：%v，其设备不会被使用。", a.err)

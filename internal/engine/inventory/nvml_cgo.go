@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -36,12 +37,17 @@ func nvmlDevices() (devices []api.Device, err error) {
 		return nil, fmt.Errorf("count devices: %s", nvmlText(lib, ret))
 	}
 	var cards []card
+	var bad error
 	for i := range min(count, maxDevices) {
 		c, err := readCard(lib, i)
 		if err != nil {
-			return nil, err
+			bad = errors.Join(bad, err) // one that fails hides no other
+			continue
 		}
 		cards = append(cards, c)
+	}
+	if len(cards) == 0 {
+		return nil, bad
 	}
 	for i, island := range islands(cards) {
 		cards[i].device.Island = island
@@ -49,7 +55,7 @@ func nvmlDevices() (devices []api.Device, err error) {
 	for _, c := range cards {
 		devices = append(devices, c.device)
 	}
-	return devices, nil
+	return devices, bad
 }
 
 func readCard(lib nvml.Interface, i int) (card, error) {
@@ -74,6 +80,7 @@ func readCard(lib nvml.Interface, i int) (card, error) {
 	}
 	if pci, ret := d.GetPciInfo(); ret == nvml.SUCCESS {
 		c.bus = busOf(pci)
+		c.device.Bus = fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
 	}
 	c.links = readLinks(lib, d)
 	return c, nil

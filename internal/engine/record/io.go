@@ -37,7 +37,12 @@ func Write(dir, file string, v any) error {
 		return fmt.Errorf("record %s of %d bytes is over the limit of %d", file, len(data), MaxBytes)
 	}
 	tmp := filepath.Join(dir, fmt.Sprintf(".%s.%d.%d", file, os.Getpid(), serial.Add(1)))
-	if err := writeSynced(tmp, append(data, '\n')); err != nil {
+	err = writeSynced(tmp, append(data, '\n'))
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		_ = os.Remove(tmp)
+		err = writeSpare(dir, tmp, append(data, '\n'), err)
+	}
+	if err != nil {
 		_ = os.Remove(tmp)
 		return fmt.Errorf("write %s: %w", file, err)
 	}
@@ -55,6 +60,43 @@ func writeSynced(path string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// spares are files whose room is there already, for the records of a replica on a full disk: how it is to end, how it
+// ended, and that all is done.
+const (
+	spares     = 4
+	spareBytes = 16 << 10
+)
+
+func spareName(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf(".spare-%d", i)) }
+
+// Spare puts room for a few records into dir, as far as there is any.
+func Spare(dir string) {
+	for i := range spares {
+		f, err := os.OpenFile(spareName(dir, i), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return
+		}
+		_ = unix.Fallocate(int(f.Fd()), 0, 0, spareBytes) // a file system that can't: then it is only a name
+		_ = f.Close()
+	}
+}
+
+// writeSpare makes path of a spare; full is what is said where there is none.
+func writeSpare(dir, path string, data []byte, full error) error {
+	for i := range spares {
+		if os.Rename(spareName(dir, i), path) != nil {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(data)
+		return errors.Join(err, f.Truncate(int64(len(data))), f.Sync(), f.Close())
+	}
+	return full
 }
 
 // SyncDir makes the names in dir durable.

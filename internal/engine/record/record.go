@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 )
@@ -24,6 +26,7 @@ const (
 	DirTmp       = "tmp"           // $TMPDIR; /tmp of a replica that is kept apart
 	DirVarTmp    = "var-tmp"       // its /var/tmp
 	DirHome      = "home"          // its $HOME
+	DirHomes     = "homes"         // beside the folder of all replicas: homes that outlive them, by the id of their owner
 	FileOwnLog   = "launcher.log"  // the launcher's own log and stderr
 )
 
@@ -37,6 +40,8 @@ type Process struct {
 	Cgroup string `json:"cgroup,omitempty"`
 	// Version is a launcher's; "" of others, and of launchers from before it was written.
 	Version string `json:"version,omitempty"`
+	// HearsFull says that a launcher takes SIGUSR1 for: the disk is full, and your replica filled it.
+	HearsFull bool `json:"hearsFull,omitempty"`
 }
 
 // Go is the leader's word that a generation of the attempt may start; the newest one.
@@ -58,6 +63,27 @@ func PeerMemory(memory string) string { return memory + ".peers" }
 type Start struct {
 	Process Process   `json:"process"`
 	At      time.Time `json:"at"`
+	// Up is how long the machine had been up; 0 in records from before it was written.
+	Up time.Duration `json:"up,omitempty"`
+}
+
+// Ran is how long ago that was by the machine's own clock, which nobody sets; 0 where that is not known: another boot, or
+// no record of it.
+func (s *Start) Ran() time.Duration {
+	boot, err := BootID()
+	if s.Up <= 0 || err != nil || s.Process.BootID != "" && s.Process.BootID != boot {
+		return 0
+	}
+	return max(Uptime()-s.Up, 1)
+}
+
+// Uptime is how long the machine has been up, time asleep included.
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
 }
 
 // Tenant is who the user's process is on this machine; zero: who the launcher is.

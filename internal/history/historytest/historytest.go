@@ -7,7 +7,6 @@ package historytest
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +36,10 @@ func Run(t *testing.T, open func(t *testing.T) history.History) {
 	t.Run("Books", func(t *testing.T) { books(t, open(t)) })
 	t.Run("Runs", func(t *testing.T) { runs(t, open(t)) })
 	t.Run("Points", func(t *testing.T) { points(t, open(t)) })
+	t.Run("PointsAgain", func(t *testing.T) { pointsAgain(t, open(t)) })
+	t.Run("PointsRead", func(t *testing.T) { pointsRead(t, open(t)) })
+	t.Run("PointsBesideReaders", func(t *testing.T) { pointsBeside(t, open(t)) })
+	t.Run("PointsForgotten", func(t *testing.T) { pointsForgotten(t, open(t)) })
 	t.Run("Archive", func(t *testing.T) { archive(t, open(t)) })
 	t.Run("ArchiveExpiry", func(t *testing.T) { expiry(t, open(t)) })
 	t.Run("ArchiveSearch", func(t *testing.T) { search(t, open(t)) })
@@ -151,40 +154,6 @@ func usage(t *testing.T, h history.History) {
 	ok(t, err)
 	same(t, []history.UsageRow{}, got)
 	usageSpans(t, h, a, b)
-}
-
-func points(t *testing.T, h history.History) {
-	ctx := context.Background()
-	var want []history.Point
-	values := []float64{0, 1.5, -1e300, math.Inf(1), math.NaN(), math.SmallestNonzeroFloat64}
-	for i := 0; len(want) < 1000; i++ {
-		var batch []history.Point
-		for j := range i % 70 {
-			n := len(want) + j
-			batch = append(batch, history.Point{Time: epoch.Add(time.Duration(n*n) * time.Millisecond), Step: int64(n * 10), Value: values[n%len(values)]})
-		}
-		ok(t, h.AddPoints(ctx, "task-1", "loss", "r-0", batch...))
-		want = append(want, batch...)
-	}
-	ok(t, h.AddPoints(ctx, "task-1", "loss", "r-1", want[:3]...))
-	ok(t, h.AddPoints(ctx, "task-1", "准确率", "r-0", want[3:4]...))
-	got, err := h.Points(ctx, "task-1", "loss", "r-0", 0)
-	ok(t, err)
-	same(t, want, got)
-	for _, limit := range []int{1, 255, 256, 257, 700} {
-		got, err := h.Points(ctx, "task-1", "loss", "r-0", limit)
-		ok(t, err)
-		same(t, want[len(want)-limit:], got)
-	}
-	names, err := h.Series(ctx, "task-1")
-	ok(t, err)
-	same(t, []string{"loss", "准确率"}, names)
-	got, err = h.Points(ctx, "task-2", "loss", "r-0", 0)
-	ok(t, err)
-	same(t, []history.Point{}, got)
-	if err := h.AddPoints(ctx, "t", "n", "r", history.Point{}); !fault.Is(err, fault.Invalid) {
-		t.Fatalf("a point without time: %v", err)
-	}
 }
 
 func backup(t *testing.T, h history.History) {

@@ -41,7 +41,10 @@ var copied = []struct {
 	{table: "runs", columns: runColumns, since: 3},
 	{table: "archived", columns: "seq, kind, id, project, owner, name, sort_key, updated, phase, queue, labels, haystack, expires"},
 	{table: "archived_body", columns: "seq, body"},
-	{table: "points", columns: "task, name, replica, block, data"},
+	{table: "points", columns: "task, name, replica, block, data", more: ", rank, generation, upto, made, n, first_step, last_step, first_time, last_time", moreSince: 5},
+	{table: "point_batches", columns: "task, replica, seq, data", since: 5},
+	{table: "point_sources", columns: "task, replica, seq, waiting, bytes, dropped, known", since: 5},
+	{table: "point_series", columns: "task, name, rank, generation, replica", since: 5},
 }
 
 // Backup writes a copy of one moment to a new file, while work goes on. Restore reads it.

@@ -42,6 +42,7 @@ type Config struct {
 
 // Store is a History. Safe for concurrent use.
 type Store struct {
+	points
 	cfg    Config
 	where  string // host:port or the socket, for messages
 	pool   *pgxpool.Pool
@@ -86,6 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, s.sick(err)
 	}
+	s.points = points{pool: s.pool, try: s.try, most: history.MaxBlocks}
 	// Not bounded like the rest: others may be migrating, and building an index takes its time.
 	if err := s.try(ctx, true, func(context.Context) error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return migrate(ctx, tx, cfg.Clock, cfg.Log) })

@@ -2,99 +2,241 @@ package pgstore
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 )
 
-const (
-	defaultPoints = 10_000
-	maxPoints     = 1_000_000
-)
+// points keeps the curves of tasks. A batch is one message to the database; every so many are folded in a transaction of its
+// own, which holds the row of their replica alone.
+type points struct {
+	pool *pgxpool.Pool
+	try  func(ctx context.Context, keyed bool, do func(context.Context) error) error
+	most int64 // blocks of a series before it is thinned
+}
 
-// AddPoints appends to a series: the last block is filled up, then new ones begin. This is the one
-// write that has to read first; the lock it holds meanwhile is this series' alone.
-func (s *Store) AddPoints(ctx context.Context, taskID, name, replica string, points ...history.Point) error {
-	for _, p := range points {
-		if y := p.Time.Year(); y < 1700 || y > 2200 {
-			return fault.New(fault.Invalid, "BadTime", fault.T("A point's time is out of range.", "数据点的时间超出范围。"))
+// rowsOf gives what scan makes of each row.
+func rowsOf[T any](ctx context.Context, s *points, sql string, args []any, scan func(pgx.Rows) (T, error)) (out []T, err error) {
+	err = s.try(ctx, true, func(ctx context.Context) error {
+		rows, err := s.pool.Query(ctx, sql, clean(args)...)
+		if err != nil {
+			return err
 		}
+		out, err = pgx.CollectRows(rows, func(pgx.CollectableRow) (T, error) { return scan(rows) })
+		return err
+	})
+	return out, err
+}
+
+// AddPoints commits a batch once.
+func (s *points) AddPoints(ctx context.Context, b history.Batch) error {
+	if err := b.Check(); err != nil {
+		return err
 	}
-	if len(points) == 0 {
+	if len(b.Lines) == 0 {
 		return nil
 	}
-	series := clean([]any{taskID, name, replica})
-	return s.try(ctx, false, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return appendPoints(ctx, tx, series, points) })
+	data := history.EncodeLines(b.Lines)
+	if len(data) > history.MaxBatch {
+		return fault.New(fault.TooLarge, "BatchTooLarge", fault.T("A batch of points has over %d bytes.", "数据点批次超过 %d 字节。", history.MaxBatch))
+	}
+	names, ranks, generations := make([]string, len(b.Lines)), make([]int64, len(b.Lines)), make([]int64, len(b.Lines))
+	for i, l := range b.Lines {
+		names[i], ranks[i], generations[i] = l.Name, int64(l.Rank), l.Generation
+	}
+	// One statement: a source that has the number already makes no row, and then nothing else does. Series are looked at only
+	// where the batch has others than the one before.
+	const add = `WITH before AS (SELECT known FROM point_sources WHERE task = $1::text AND replica = $2::text),
+		head AS (INSERT INTO point_sources AS s (task, replica, seq, waiting, bytes, dropped, known) VALUES ($1::text, $2::text, $3::bigint, 1, octet_length($4::bytea), $5::bigint, $6::bigint)
+			ON CONFLICT (task, replica) DO UPDATE SET seq = excluded.seq, waiting = s.waiting + 1, bytes = s.bytes + excluded.bytes, dropped = excluded.dropped, known = excluded.known
+			WHERE s.seq < excluded.seq RETURNING waiting, bytes),
+		row AS (INSERT INTO point_batches (task, replica, seq, data) SELECT $1::text, $2::text, $3::bigint, $4::bytea FROM head),
+		series AS (INSERT INTO point_series (task, name, rank, generation, replica)
+			SELECT DISTINCT $1::text, name, rank, generation, $2::text FROM unnest($7::text[], $8::bigint[], $9::bigint[]) AS one (name, rank, generation)
+			WHERE EXISTS (SELECT 1 FROM head) AND NOT EXISTS (SELECT 1 FROM before WHERE known = $6::bigint) ON CONFLICT DO NOTHING)
+		SELECT waiting, bytes FROM head`
+	full, err := rowsOf(ctx, s, add, []any{b.TaskID, b.Replica, b.Seq, data, b.Dropped, b.Known(), names, ranks, generations}, func(r pgx.Rows) (bool, error) {
+		var waiting, bytes int64
+		err := r.Scan(&waiting, &bytes)
+		return waiting >= history.FoldRows || bytes >= history.FoldBytes, err
+	})
+	if err != nil || len(full) == 0 || !full[0] {
+		return err
+	}
+	err = s.fold(ctx, cleanText(b.TaskID), cleanText(b.Replica))
+	if fault.Is(err, fault.Internal) {
+		return err // a row that can't be understood: somebody must hear of it
+	}
+	return nil // the batch is committed; the next one folds
+}
+
+// fold moves the points of all batches of a replica into blocks of their series.
+func (s *points) fold(ctx context.Context, task, replica string) error {
+	return s.within(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var all history.Gathered
+		// Who folds, or adds, holds the row of the source.
+		for _, st := range []statement{
+			{`SET LOCAL idle_in_transaction_session_timeout = '10s'`, nil},
+			{`UPDATE point_sources SET waiting = 0, bytes = 0 WHERE task = $1 AND replica = $2`, []any{task, replica}},
+		} {
+			if _, err := tx.Exec(ctx, st.sql, st.args...); err != nil {
+				return err
+			}
+		}
+		rows, err := tx.Query(ctx, `SELECT seq, data FROM point_batches WHERE task = $1 AND replica = $2 ORDER BY seq`, task, replica)
+		if err != nil {
+			return err
+		}
+		var seq int64
+		var data []byte
+		if _, err := pgx.ForEachRow(rows, []any{&seq, &data}, func() error { return damaged(all.Add(replica, seq, data)) }); err != nil {
+			return err
+		}
+		var b pgx.Batch
+		if err := all.Each(func(one history.Series, points []history.Point) error {
+			return s.grow(ctx, tx, &b, task, one, points, all.Upto)
+		}); err != nil {
+			return err
+		}
+		b.Queue(`DELETE FROM point_batches WHERE task = $1 AND replica = $2 AND seq <= $3`, task, replica, all.Upto)
+		return tx.SendBatch(ctx, &b).Close()
 	})
 }
 
-func appendPoints(ctx context.Context, tx pgx.Tx, series []any, points []history.Point) error {
-	for _, st := range []statement{
-		{`SET LOCAL idle_in_transaction_session_timeout = '10s'`, nil},
-		{`SELECT pg_advisory_xact_lock(hashtextextended($1 || chr(31) || $2 || chr(31) || $3, 0))`, series},
-	} {
-		if _, err := tx.Exec(ctx, st.sql, st.args...); err != nil {
+const ofSeries = ` FROM points WHERE task = $1 AND name = $2 AND replica = $3 AND rank = $4 AND generation = $5 `
+
+func keyOf(task string, s history.Series) []any {
+	return []any{task, s.Name, s.Replica, s.Rank, s.Generation}
+}
+
+// grow queues what continues a series.
+func (s *points) grow(ctx context.Context, tx pgx.Tx, b *pgx.Batch, task string, one history.Series, points []history.Point, upto int64) error {
+	var number int64
+	var last *history.Block
+	var have history.Block
+	err := tx.QueryRow(ctx, `SELECT block, made, n, data`+ofSeries+`ORDER BY block DESC LIMIT 1`, keyOf(task, one)...).Scan(&number, &have.Made, &have.Count, &have.Data)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return err
+	case have.Count >= history.MaxBlock:
+		number++
+	default:
+		last = &have
+	}
+	blocks, err := history.Grow(last, points)
+	if err != nil {
+		return damaged(err)
+	}
+	if number+int64(len(blocks)) >= s.most {
+		rows, err := tx.Query(ctx, `SELECT made, n, data`+ofSeries+`AND block < $6 ORDER BY block`, append(keyOf(task, one), number)...)
+		if err != nil {
 			return err
 		}
+		var all []history.Block
+		var row history.Block
+		if _, err := pgx.ForEachRow(rows, []any{&row.Made, &row.Count, &row.Data}, func() error {
+			all = append(all, row)
+			row.Data = nil
+			return nil
+		}); err != nil {
+			return err
+		}
+		if blocks, err = history.Thin(append(all, blocks...)); err != nil {
+			return damaged(err)
+		}
+		b.Queue(`DELETE`+ofSeries, keyOf(task, one)...)
+		number = 0
 	}
-	rows, err := tx.Query(ctx, `SELECT block, data FROM points WHERE task = $1 AND name = $2 AND replica = $3 ORDER BY block DESC LIMIT 1`, series...)
+	for i, block := range blocks {
+		b.Queue(`INSERT INTO points (task, name, replica, rank, generation, block, upto, made, n, first_step, last_step, first_time, last_time, data)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (task, name, replica, rank, generation, block) DO UPDATE SET
+			upto = excluded.upto, made = excluded.made, n = excluded.n, first_step = excluded.first_step, last_step = excluded.last_step,
+			first_time = excluded.first_time, last_time = excluded.last_time, data = excluded.data`,
+			append(keyOf(task, one), number+int64(i), upto, block.Made, block.Count, block.FirstStep, block.LastStep, block.FirstTime, block.LastTime, block.Data)...)
+	}
+	return nil
+}
+
+// within runs a transaction, which leaves everything as it is when the connection is lost.
+func (s *points) within(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
+	return s.try(ctx, true, func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(ctx, tx) })
+	})
+}
+
+// Series lists the curves of a task.
+func (s *points) Series(ctx context.Context, taskID string) (list []history.Series, dropped int64, err error) {
+	list, err = rowsOf(ctx, s, `SELECT name, replica, rank, generation FROM point_series WHERE task = $1 ORDER BY name, rank, generation, replica`, []any{taskID}, func(r pgx.Rows) (one history.Series, err error) {
+		err = r.Scan(&one.Name, &one.Replica, &one.Rank, &one.Generation)
+		return one, err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	sums, err := rowsOf(ctx, s, `SELECT COALESCE(SUM(dropped), 0)::bigint FROM point_sources WHERE task = $1`, []any{taskID}, func(r pgx.Rows) (n int64, err error) {
+		err = r.Scan(&n)
+		return n, err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return list, sums[0], nil
+}
+
+// numbered are packed points, and the number of the last batch in them.
+type numbered struct {
+	seq int64
+	history.Block
+}
+
+// Points hands out the blocks of a series. Batches are read before blocks: what is folded meanwhile is in both, and known by
+// its number.
+func (s *points) Points(ctx context.Context, taskID string, one history.Series, in history.Span, each func(history.Block) error) error {
+	batches, err := rowsOf(ctx, s, `SELECT seq, data FROM point_batches WHERE task = $1 AND replica = $2 ORDER BY seq`, []any{taskID, one.Replica}, func(r pgx.Rows) (b numbered, err error) {
+		err = r.Scan(&b.seq, &b.Data)
+		return b, err
+	})
 	if err != nil {
 		return err
 	}
-	var (
-		block int64
-		data  []byte
-		have  []history.Point
-	)
-	if _, err := pgx.ForEachRow(rows, []any{&block, &data}, func() (err error) {
-		have, err = history.DecodePoints(data)
-		return damaged(err)
-	}); err != nil {
+	tail := history.Tail{Of: one, In: in}
+	for _, b := range batches {
+		if err := tail.Add(b.seq, b.Data); err != nil {
+			return damaged(err)
+		}
+	}
+	blocks, err := rowsOf(ctx, s, `SELECT upto, made, n, first_step, last_step, first_time, last_time, data`+ofSeries+`ORDER BY block`, keyOf(taskID, one), func(r pgx.Rows) (b numbered, err error) {
+		err = r.Scan(&b.seq, &b.Made, &b.Count, &b.FirstStep, &b.LastStep, &b.FirstTime, &b.LastTime, &b.Data)
+		return b, err
+	})
+	if err != nil {
 		return err
 	}
-	var b pgx.Batch
-	for rest := points; len(rest) > 0; {
-		if len(have) == history.MaxBlock {
-			block, have = block+1, nil
+	for _, b := range blocks {
+		if tail.Skip(b.seq); !in.Touches(b.Extent) {
+			continue
 		}
-		n := min(history.MaxBlock-len(have), len(rest))
-		have, rest = append(have, rest[:n]...), rest[n:]
-		b.Queue(`INSERT INTO points (task, name, replica, block, data) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (task, name, replica, block) DO UPDATE SET data = excluded.data`, append(slices.Clone(series), block, history.EncodePoints(have))...)
+		if err := each(b.Block); err != nil {
+			return err
+		}
 	}
-	return tx.SendBatch(ctx, &b).Close()
+	return tail.Each(each)
 }
 
-// Points gives the last limit points in the order they were added.
-func (s *Store) Points(ctx context.Context, taskID, name, replica string, limit int) ([]history.Point, error) {
-	if limit <= 0 {
-		limit = defaultPoints
-	}
-	limit = min(limit, maxPoints)
-	// Blocks but the last are full, so that this many hold enough.
-	blocks, err := read(ctx, s, `SELECT data FROM points WHERE task = $1 AND name = $2 AND replica = $3 ORDER BY block DESC LIMIT $4`,
-		[]any{taskID, name, replica, limit/history.MaxBlock + 2}, func(r pgx.Rows) ([]history.Point, error) {
-			var data []byte
-			if err := r.Scan(&data); err != nil {
-				return nil, err
+// ForgetPoints deletes all points of tasks.
+func (s *points) ForgetPoints(ctx context.Context, taskIDs ...string) error {
+	return s.within(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		for _, table := range []string{"points", "point_batches", "point_sources", "point_series"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE task = ANY ($1)`, clean([]any{taskIDs})...); err != nil {
+				return err
 			}
-			points, err := history.DecodePoints(data)
-			return points, damaged(err)
-		})
-	slices.Reverse(blocks)
-	all := slices.Concat(blocks...)
-	return all[max(0, len(all)-limit):], err
-}
-
-// Series lists the names known for a task.
-func (s *Store) Series(ctx context.Context, taskID string) ([]string, error) {
-	return read(ctx, s, `SELECT DISTINCT name FROM points WHERE task = $1 ORDER BY name`, []any{taskID}, func(r pgx.Rows) (name string, err error) {
-		err = r.Scan(&name)
-		return name, err
+		}
+		return nil
 	})
 }
 

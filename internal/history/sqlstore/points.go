@@ -1,95 +1,212 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 )
 
-const (
-	defaultPoints = 10_000
-	maxPoints     = 1_000_000
-)
+// points keeps the curves of tasks. A batch is one row and a change of its replica's; every so many are folded, in the
+// transaction of the one that makes them so many.
+type points struct {
+	write func(ctx context.Context, do func(ctx context.Context, w *writer) error) error
+	query func(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error
+	most  int // blocks of a series before it is thinned
+}
 
-// AddPoints appends to a series: the last block is filled up, then new ones begin.
-func (s *Store) AddPoints(ctx context.Context, taskID, name, replica string, points ...history.Point) error {
-	for _, p := range points {
-		if y := p.Time.Year(); y < 1700 || y > 2200 {
-			return fault.New(fault.Invalid, "BadTime", fault.T("A point's time is out of range.", "数据点的时间超出范围。"))
+// AddPoints commits a batch once.
+func (s *points) AddPoints(ctx context.Context, b history.Batch) error {
+	if err := b.Check(); err != nil {
+		return err
+	}
+	if len(b.Lines) == 0 {
+		return nil
+	}
+	data := history.EncodeLines(b.Lines)
+	if len(data) > history.MaxBatch {
+		return fault.New(fault.TooLarge, "BatchTooLarge", fault.T("A batch of points has over %d bytes.", "数据点批次超过 %d 字节。", history.MaxBatch))
+	}
+	return s.write(ctx, func(ctx context.Context, w *writer) error { return w.addBatch(ctx, b, data, s.most) })
+}
+
+// source is what is known of a replica that hands over points.
+type source struct {
+	seq, waiting, bytes, known int64
+	there                      bool
+}
+
+func (w *writer) addBatch(ctx context.Context, b history.Batch, data []byte, most int) error {
+	var at source
+	err := w.query(ctx, `SELECT seq, waiting, bytes, known FROM point_sources WHERE task = ? AND replica = ?`, []any{b.TaskID, b.Replica}, func(r *sql.Rows) error {
+		at.there = true
+		return r.Scan(&at.seq, &at.waiting, &at.bytes, &at.known)
+	})
+	if err != nil || at.there && b.Seq <= at.seq {
+		return err
+	}
+	if known := b.Known(); !at.there || known != at.known {
+		for _, l := range b.Lines {
+			if err := w.exec(ctx, `INSERT OR IGNORE INTO point_series (task, name, rank, generation, replica) VALUES (?, ?, ?, ?, ?)`,
+				b.TaskID, l.Name, l.Rank, l.Generation, b.Replica); err != nil {
+				return err
+			}
+		}
+		at.known = known
+	}
+	if err := w.exec(ctx, `INSERT INTO point_batches (task, replica, seq, data) VALUES (?, ?, ?, ?)`, b.TaskID, b.Replica, b.Seq, data); err != nil {
+		return err
+	}
+	at.waiting, at.bytes = at.waiting+1, at.bytes+int64(len(data))
+	if at.waiting >= history.FoldRows || at.bytes >= history.FoldBytes {
+		if err := w.foldBatches(ctx, b.TaskID, b.Replica, most); err != nil {
+			return err
+		}
+		at.waiting, at.bytes = 0, 0
+	}
+	return w.exec(ctx, `INSERT INTO point_sources (task, replica, seq, waiting, bytes, dropped, known) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (task, replica) DO UPDATE SET seq = excluded.seq, waiting = excluded.waiting, bytes = excluded.bytes, dropped = excluded.dropped, known = excluded.known`,
+		b.TaskID, b.Replica, b.Seq, at.waiting, at.bytes, b.Dropped, at.known)
+}
+
+// foldBatches moves the points of all batches of a replica into blocks of their series.
+func (w *writer) foldBatches(ctx context.Context, task, replica string, most int) error {
+	var all history.Gathered
+	if err := w.query(ctx, `SELECT seq, data FROM point_batches WHERE task = ? AND replica = ? ORDER BY seq`, []any{task, replica}, func(r *sql.Rows) error {
+		var seq int64
+		var data sql.RawBytes
+		if err := r.Scan(&seq, &data); err != nil {
+			return err
+		}
+		return all.Add(replica, seq, data)
+	}); err != nil {
+		return err
+	}
+	if err := all.Each(func(s history.Series, points []history.Point) error {
+		return w.growSeries(ctx, task, s, points, all.Upto, most)
+	}); err != nil {
+		return err
+	}
+	return w.exec(ctx, `DELETE FROM point_batches WHERE task = ? AND replica = ?`, task, replica)
+}
+
+const ofSeries = ` FROM points WHERE task = ? AND name = ? AND replica = ? AND rank = ? AND generation = ? `
+
+func keyOf(task string, s history.Series) []any {
+	return []any{task, s.Name, s.Replica, s.Rank, s.Generation}
+}
+
+func (w *writer) growSeries(ctx context.Context, task string, s history.Series, points []history.Point, upto int64, most int) error {
+	var number int64
+	var last *history.Block
+	if err := w.query(ctx, `SELECT block, made, n, data`+ofSeries+`ORDER BY block DESC LIMIT 1`, keyOf(task, s), func(r *sql.Rows) error {
+		last = &history.Block{}
+		return r.Scan(&number, &last.Made, &last.Count, &last.Data)
+	}); err != nil {
+		return err
+	}
+	if last != nil && last.Count >= history.MaxBlock {
+		number, last = number+1, nil
+	}
+	blocks, err := history.Grow(last, points)
+	if err != nil {
+		return err
+	}
+	if err := w.putBlocks(ctx, task, s, number, upto, blocks); err != nil || number+int64(len(blocks)) < int64(most) {
+		return err
+	}
+	var all []history.Block
+	if err := w.query(ctx, `SELECT made, n, data`+ofSeries+`ORDER BY block`, keyOf(task, s), func(r *sql.Rows) error {
+		var b history.Block
+		err := r.Scan(&b.Made, &b.Count, &b.Data)
+		all = append(all, b)
+		return err
+	}); err != nil {
+		return err
+	}
+	if all, err = history.Thin(all); err != nil {
+		return err
+	}
+	if err := w.exec(ctx, `DELETE`+ofSeries, keyOf(task, s)...); err != nil {
+		return err
+	}
+	return w.putBlocks(ctx, task, s, 0, upto, all)
+}
+
+func (w *writer) putBlocks(ctx context.Context, task string, s history.Series, number, upto int64, blocks []history.Block) error {
+	for i, b := range blocks {
+		if err := w.exec(ctx, `INSERT OR REPLACE INTO points (task, name, replica, rank, generation, block, upto, made, n, first_step, last_step, first_time, last_time, data)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(keyOf(task, s), number+int64(i), upto, b.Made, b.Count, b.FirstStep, b.LastStep, b.FirstTime, b.LastTime, b.Data)...); err != nil {
+			return err
 		}
 	}
-	if len(points) == 0 {
+	return nil
+}
+
+// Series lists the curves of a task.
+func (s *points) Series(ctx context.Context, taskID string) (list []history.Series, dropped int64, err error) {
+	err = s.query(ctx, `SELECT name, replica, rank, generation FROM point_series WHERE task = ? ORDER BY name, rank, generation, replica`, []any{taskID}, func(r *sql.Rows) error {
+		var one history.Series
+		err := r.Scan(&one.Name, &one.Replica, &one.Rank, &one.Generation)
+		list = append(list, one)
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	err = s.query(ctx, `SELECT COALESCE(SUM(dropped), 0) FROM point_sources WHERE task = ?`, []any{taskID}, func(r *sql.Rows) error { return r.Scan(&dropped) })
+	return list, dropped, err
+}
+
+// Points hands out the blocks of a series. Batches are read before blocks: what is folded meanwhile is in both, and known by
+// its number.
+func (s *points) Points(ctx context.Context, taskID string, one history.Series, in history.Span, each func(history.Block) error) error {
+	tail := history.Tail{Of: one, In: in}
+	if err := s.query(ctx, `SELECT seq, data FROM point_batches WHERE task = ? AND replica = ? ORDER BY seq`, []any{taskID, one.Replica}, func(r *sql.Rows) error {
+		var seq int64
+		var data sql.RawBytes
+		if err := r.Scan(&seq, &data); err != nil {
+			return err
+		}
+		return tail.Add(seq, data)
+	}); err != nil {
+		return err
+	}
+	if err := s.query(ctx, `SELECT upto, made, n, first_step, last_step, first_time, last_time, data`+ofSeries+`ORDER BY block`, keyOf(taskID, one), func(r *sql.Rows) error {
+		var b history.Block
+		var upto int64
+		var data sql.RawBytes
+		if err := r.Scan(&upto, &b.Made, &b.Count, &b.FirstStep, &b.LastStep, &b.FirstTime, &b.LastTime, &data); err != nil {
+			return err
+		}
+		if tail.Skip(upto); !in.Touches(b.Extent) {
+			return nil
+		}
+		b.Data = bytes.Clone(data)
+		return each(b)
+	}); err != nil {
+		return err
+	}
+	return tail.Each(each)
+}
+
+// ForgetPoints deletes all points of tasks.
+func (s *points) ForgetPoints(ctx context.Context, taskIDs ...string) error {
+	if len(taskIDs) == 0 {
 		return nil
 	}
 	return s.write(ctx, func(ctx context.Context, w *writer) error {
-		block, have, err := w.lastBlock(ctx, taskID, name, replica)
-		if err != nil {
-			return err
-		}
-		for rest := points; len(rest) > 0; {
-			if len(have) == history.MaxBlock {
-				block, have = block+1, nil
-			}
-			n := min(history.MaxBlock-len(have), len(rest))
-			have, rest = append(have, rest[:n]...), rest[n:]
-			if err := w.exec(ctx, `INSERT INTO points (task, name, replica, block, n, data) VALUES (?, ?, ?, ?, ?, ?)
-				ON CONFLICT (task, name, replica, block) DO UPDATE SET n = excluded.n, data = excluded.data`,
-				taskID, name, replica, block, len(have), history.EncodePoints(have)); err != nil {
-				return err
+		for _, id := range taskIDs {
+			for _, q := range []string{
+				`DELETE FROM points WHERE task = ?`, `DELETE FROM point_batches WHERE task = ?`, `DELETE FROM point_sources WHERE task = ?`, `DELETE FROM point_series WHERE task = ?`,
+			} {
+				if err := w.exec(ctx, q, id); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
-}
-
-func (w *writer) lastBlock(ctx context.Context, taskID, name, replica string) (block int64, have []history.Point, err error) {
-	err = w.query(ctx, `SELECT block, data FROM points WHERE task = ? AND name = ? AND replica = ? ORDER BY block DESC LIMIT 1`,
-		[]any{taskID, name, replica}, func(r *sql.Rows) error {
-			var data sql.RawBytes
-			if err := r.Scan(&block, &data); err != nil {
-				return err
-			}
-			var err error
-			have, err = history.DecodePoints(data)
-			return err
-		})
-	return block, have, err
-}
-
-// Points gives the last limit points in the order they were added.
-func (s *Store) Points(ctx context.Context, taskID, name, replica string, limit int) ([]history.Point, error) {
-	if limit <= 0 {
-		limit = defaultPoints
-	}
-	limit = min(limit, maxPoints)
-	// Blocks but the last are full, so that this many hold enough.
-	var blocks [][]history.Point
-	err := s.query(ctx, `SELECT data FROM points WHERE task = ? AND name = ? AND replica = ? ORDER BY block DESC LIMIT ?`,
-		[]any{taskID, name, replica, limit/history.MaxBlock + 2}, func(r *sql.Rows) error {
-			var data sql.RawBytes
-			if err := r.Scan(&data); err != nil {
-				return err
-			}
-			points, err := history.DecodePoints(data)
-			blocks = append(blocks, points)
-			return err
-		})
-	slices.Reverse(blocks)
-	all := slices.Concat(blocks...)
-	return all[max(0, len(all)-limit):], err
-}
-
-// Series lists the names known for a task.
-func (s *Store) Series(ctx context.Context, taskID string) ([]string, error) {
-	var out []string
-	err := s.query(ctx, `SELECT DISTINCT name FROM points WHERE task = ? ORDER BY name`, []any{taskID}, func(r *sql.Rows) error {
-		var name string
-		err := r.Scan(&name)
-		out = append(out, name)
-		return err
-	})
-	return out, err
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,12 +32,14 @@ type tuning struct {
 	sparse   int // up to so many rows are found by words and sorted
 	zoneMax  int // a zone with more rows is split
 	zonePage int // zones read at once
+	blocks   int // of a series before it is thinned; 0: history.MaxBlocks
 }
 
 var usual = tuning{sparse: 4000, zoneMax: 1024, zonePage: 64}
 
 // Store is a History. Safe for concurrent use.
 type Store struct {
+	points
 	cfg     Config
 	tune    tuning
 	readers *sql.DB
@@ -65,6 +68,7 @@ func open(ctx context.Context, cfg Config, tune tuning) (*Store, error) {
 	}
 	f.Close()
 	s := &Store{cfg: cfg, tune: tune}
+	s.points = points{write: s.write, query: s.query, most: cmp.Or(tune.blocks, history.MaxBlocks)}
 	// One connection writes; SQLite knows no more. Its cache is large, for the indexes.
 	if s.writers, err = sql.Open("sqlite", dsn(cfg.Path, "cache_size(-65536)", "wal_autocheckpoint(16000)")); err != nil {
 		return nil, openFault(cfg.Path, err)
@@ -233,6 +237,10 @@ func (s *Store) sick(err error) error {
 		return fault.New(fault.Internal, "HistoryDamaged", fault.T(
 			"The history database %s is damaged.", "历史数据库 %s 已损坏。", s.cfg.Path)).
 			WithHint(fault.T("Restore it from a backup, or move it away to start a new one.", "请从备份恢复，或将其移走以新建。")).Because(err)
+	case sqlite3.SQLITE_IOERR:
+		return fault.New(fault.Unavailable, "DiskFailing", fault.T(
+			"The disk of the history database %s reports errors, or has no room for its files.", "历史数据库 %s 所在磁盘报告错误，或已无空间存放其文件。", s.cfg.Path)).
+			WithHint(fault.T("Look at the kernel's log (dmesg) and the disk.", "请查看内核日志（dmesg）并检查磁盘。")).Because(err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fault.New(fault.Unavailable, "HistoryBusy", fault.T(
 			"The history database is busy.", "历史数据库繁忙。")).Because(err)

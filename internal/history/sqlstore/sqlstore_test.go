@@ -147,7 +147,7 @@ func TestKilled(t *testing.T) {
 		if err := s.PutArchived(ctx, historytest.Task(i, "大模型")); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.AddPoints(ctx, "task-1", "loss", "r", history.Point{Time: time.Unix(int64(i), 0)}); err != nil {
+		if err := s.AddPoints(ctx, history.Batch{TaskID: "task-1", Replica: "r", Seq: int64(i + 1), Lines: []history.Line{{Name: "loss", Points: []history.Point{{Time: time.Unix(int64(i), 0)}}}}}); err != nil {
 			t.Fatal(err)
 		}
 		if i%7 != 0 {
@@ -165,9 +165,9 @@ func TestKilled(t *testing.T) {
 		}
 		again := openAt(t, filepath.Join(copied, "h.db"), usual)
 		n, err := again.CountArchived(ctx, history.ListQuery{Kind: api.KindTrainingTask, Search: "模型"}, 100)
-		points, err2 := again.Points(ctx, "task-1", "loss", "r", 0)
-		if err != nil || err2 != nil || n != i+1 || len(points) != i+1 {
-			t.Fatalf("after %d: %d rows, %d points, %v, %v", i+1, n, len(points), err, err2)
+		points, _ := historytest.PointsOf(t, again, "task-1", history.Series{Name: "loss", Replica: "r"}, history.Span{})
+		if err != nil || n != i+1 || len(points) != i+1 {
+			t.Fatalf("after %d: %d rows, %d points, %v", i+1, n, len(points), err)
 		}
 		if err := again.PutArchived(ctx, historytest.Task(1000, "后来")); err != nil {
 			t.Fatal(err)

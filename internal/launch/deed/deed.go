@@ -25,6 +25,7 @@ const (
 	OpRename    = "rename"    // Name to To
 	OpRemove    = "remove"    // Names; what is not there is removed
 	OpRemoveAll = "removeall" // Name and everything below it
+	OpLink      = "link"      // Names below Name, each a regular file, to the same names below To: the same bytes without a copy where that can be → why not of each
 	OpFind      = "find"      // the program Name, in the folder To with the search path Search → Path
 	OpReal      = "real"      // Name, a path → Path without links, Entry
 	OpLane      = "lane"      // serve the socket that came along, too
@@ -135,6 +136,8 @@ func Do(r Request, more func(Answer) error) (Answer, []*os.File) {
 		return w.walk(r, more), nil
 	case OpList:
 		return w.list(string(r.Name), r.Most), nil
+	case OpLink:
+		return w.linkAll(r), nil
 	}
 	a := Answer{}
 	switch r.Op {
@@ -173,7 +176,7 @@ func (r *Request) sound() bool {
 	case OpFind, OpReal:
 		return ok
 	case OpOpen, OpList, OpLstat: // also of paths
-	case OpCreate, OpWalk, OpMkdir, OpRename, OpRemove, OpRemoveAll:
+	case OpCreate, OpWalk, OpMkdir, OpRename, OpRemove, OpRemoveAll, OpLink:
 		ok = ok && r.Base != ""
 	default:
 		return false

@@ -19,6 +19,12 @@ func init() {
 	if len(os.Args) == 1 && os.Args[0] == argv0 {
 		syscall.Exit(first()) // not os.Exit, which waits a second under the race detector
 	}
+	if len(os.Args) == 1 && os.Args[0] == argv0Beside {
+		syscall.Exit(beside())
+	}
+	if len(os.Args) == 2 && os.Args[0] == "fermi" && os.Args[1] == "hold" {
+		syscall.Exit(hold())
+	}
 }
 
 // first is process 1. Init functions run locked to the main thread, so what is set for the thread
@@ -164,7 +170,7 @@ func begin(o order, given handed) (running map[int]int, said report) {
 		}
 		return fail(StepBuild, "", err)
 	}
-	missing, err := dropRights()
+	missing, err := dropRights(scopeAbstract | scopeSignal)
 	if err != nil {
 		return fail(StepBuild, "rights", err)
 	}

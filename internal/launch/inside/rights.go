@@ -22,8 +22,9 @@ const (
 )
 
 // dropRights takes from this thread what a child could inherit. The thread itself keeps what it
-// needs to change to the user's uid. missing names what this kernel can't do.
-func dropRights() (missing []string, err error) {
+// needs to change to the user's uid. scope is how far sockets and signals of the tree reach; 0: as far as its namespaces. missing
+// names what this kernel can't do.
+func dropRights(scope uint64) (missing []string, err error) {
 	if _, _, e := syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0); e != 0 {
 		return nil, fmt.Errorf("no new privileges: %w", e)
 	}
@@ -44,7 +45,7 @@ func dropRights() (missing []string, err error) {
 			return nil, fmt.Errorf("drop capability %d: %w", c, e)
 		}
 	}
-	if !scopeSockets() {
+	if scope != 0 && !scopeSockets(scope) {
 		missing = append(missing, MissingSockets)
 	}
 	return missing, nil
@@ -55,8 +56,8 @@ func dropRights() (missing []string, err error) {
 const MissingSockets = "abstract-sockets"
 
 // scopeSockets lets the tree reach only abstract sockets of its own (Linux 6.12 and later).
-func scopeSockets() bool {
-	rules := struct{ fs, net, scoped uint64 }{scoped: scopeAbstract | scopeSignal}
+func scopeSockets(scope uint64) bool {
+	rules := struct{ fs, net, scoped uint64 }{scoped: scope}
 	fd, _, e := syscall.RawSyscall(sysLandlockCreate, uintptr(unsafe.Pointer(&rules)), unsafe.Sizeof(rules), 0)
 	if e != 0 {
 		return false

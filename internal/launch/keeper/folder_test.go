@@ -31,7 +31,7 @@ func folderKeeper(t *testing.T) (k *Keeper, work string) {
 	k = New(Config{
 		Ranks: ranks, Slots: func() shm.Slots { return slotsIn(dir) }, Code: func() (string, string, error) { return filepath.Join(dir, "code"), "", nil },
 		Steward: steward.New(nil), Clock: clock.Real, Log: slog.New(slog.DiscardHandler),
-		Replica: engine.Replica{Name: "task-1-worker-0-1", TaskID: "task-1", Ranks: 1, WorkingDir: "work", CheckpointFolder: "ckpt"},
+		Replica: engine.Replica{Name: "task-1-worker-0-1", TaskID: "task-1", Ranks: 1, WorkingDir: "work", FolderSaves: engine.FolderSaves{CheckpointFolder: "ckpt"}},
 	})
 	k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: store} }
 	if err := os.MkdirAll(filepath.Join(work, "ckpt", "step-7"), 0o700); err != nil {
@@ -45,7 +45,7 @@ func TestFilesThereAndBack(t *testing.T) {
 	k, work := folderKeeper(t)
 	g := link.Generation{Number: 1, World: 4}
 	k.ranks.Begin(g)
-	k.Folder.begin(g, time.Now().Add(-time.Hour))
+	k.Folder.begin(g, 1, time.Now().Add(-time.Hour))
 	for name, text := range map[string]string{"step-7/a": "seven", "step-7/b": "", "step-6": "six", "best": "of all"} {
 		if err := os.WriteFile(filepath.Join(work, "ckpt", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -116,18 +116,19 @@ func TestWhichEntryIsTheNewest(t *testing.T) {
 		"none":      {nil, 0, 0},
 		"not here":  {[]watch.Entry{at(7, 1001)}, 4, 0},
 	} {
-		f := &saves{known: map[int64]watch.Entry{}}
-		f.begin(link.Generation{Number: 1, FirstRank: c.first}, begun)
+		f := &saves{known: map[int64]found{}, using: map[int64]int{}}
+		f.begin(link.Generation{Number: 1, FirstRank: c.first}, 1, begun)
 		if got := f.note(c.list); got != c.want {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
-	f := &saves{known: map[int64]watch.Entry{}}
-	f.begin(link.Generation{}, begun)
+	f := &saves{known: map[int64]found{}, using: map[int64]int{}}
+	f.begin(link.Generation{}, 1, begun)
 	for step := range uint64(100) {
 		f.note([]watch.Entry{at(step+1, 2000)})
+		f.forget()
 	}
-	if _, newest := f.entry(100); len(f.known) != folderKnown || !newest {
+	if _, newest := f.known[100]; len(f.known) != folderKnown || !newest {
 		t.Error(len(f.known))
 	}
 }

@@ -26,6 +26,10 @@ type Config struct {
 	Code func() (base, sub string, err error)
 	// Steward opens what lies there.
 	Steward *steward.Steward
+	// Writers are the files that ranks have open for writing, by inode; all: everybody was asked. nil: nobody is.
+	Writers func() (open map[uint64]bool, all bool)
+	// Note is a line of our own in the user's log; nil: there is none.
+	Note func(format string, args ...any)
 	// Stores opens the places that checkpoints go to; nil: they stay in memory.
 	Stores Stores
 	Tiers  record.Tiers
@@ -59,7 +63,7 @@ func New(cfg Config) *Keeper {
 	}
 	k := &Keeper{open: cfg.Stores != nil, stops: cfg.Stops, flush: make(chan chan struct{})}
 	k.restorer = restorer{
-		tiers: places, Folder: saved, ranks: cfg.Ranks, local: local, slots: cfg.Slots, wanted: cfg.Wanted, clock: cfg.Clock, log: cfg.Log,
+		tiers: places, Folder: saved, ranks: cfg.Ranks, local: local, slots: cfg.Slots, wanted: cfg.Wanted, note: cfg.Note, clock: cfg.Clock, log: cfg.Log,
 	}
 	k.persister = persister{
 		tiers: places, folder: saved, ranks: cfg.Ranks, local: local, slots: cfg.Slots, keep: ckpt.Keeping(cfg.Replica.KeepLocal), flush: k.flush, log: cfg.Log,
@@ -119,7 +123,7 @@ func (k *Keeper) Run(ctx context.Context) {
 func (k *Keeper) Begin(g link.Generation) {
 	k.Check(g)
 	if k.Folder != nil {
-		k.Folder.begin(g, k.clock.Now())
+		k.Folder.begin(g, k.local, k.clock.Now())
 	}
 	if k.peers != nil {
 		k.peers.begin(g)

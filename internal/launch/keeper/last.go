@@ -3,6 +3,8 @@ package keeper
 import (
 	"context"
 	"time"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
 )
 
 // The last save. When its ranks have ended and no other generation follows, what they saved lies in memory
@@ -24,26 +26,33 @@ const StopPoll = 2 * time.Second
 
 // SaveLast waits until what the ranks hold is persisted, or can't be, and not beyond until.
 func (k *Keeper) SaveLast(ctx context.Context, reason string, until time.Time) {
+	if kept := k.saveLast(ctx, reason, until); k.Folder != nil && (kept || reason == engine.ReasonSucceeded) {
+		k.Folder.dropped(k.Folder.aside.clear()) // otherwise the next launcher may find it
+	}
+}
+
+// saveLast says whether all that was to be kept is.
+func (k *Keeper) saveLast(ctx context.Context, reason string, until time.Time) bool {
 	if !k.open || !k.clock.Now().Before(until) {
-		return
+		return false
 	}
 	k.hearOut(ctx, until)
 	k.Folder.lookLast(reason)
 	if !k.ranks.WaitsLast(reason) {
-		return
+		return false
 	}
 	k.log.Info("ranks ended; waiting for their last step to be persisted", "until", until)
 	for {
 		select {
 		case <-k.ranks.Released:
 			k.settleAll(ctx, until)
-			return
+			return true
 		case <-ctx.Done():
-			return
+			return false
 		case <-k.clock.After(until.Sub(k.clock.Now())):
 			k.log.Warn("the last step was not persisted in time")
 			k.ranks.Late()
-			return
+			return false
 		case <-k.stops.Asked():
 			grace, _ := k.stops.Wish()
 			if end := k.clock.Now().Add(grace); end.Before(until) {

@@ -15,6 +15,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/cores"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
@@ -39,8 +40,9 @@ type restorer struct {
 	ranks  *rankset.Set
 	local  int // ranks here
 	slots  func() shm.Slots
-	wanted func(generation int64) bool // no stop, and no newer one
-	resume string                      // $FERMI_RESUME_FROM; "": none
+	wanted func(generation int64) bool      // no stop, and no newer one
+	resume string                           // $FERMI_RESUME_FROM; "": none
+	note   func(format string, args ...any) // into the user's log
 	clock  clock.Clock
 	log    *slog.Logger
 }
@@ -50,7 +52,11 @@ type restorer struct {
 // not wanted any more; another generation or a stop follows.
 func (r *restorer) Refill(ctx context.Context, g link.Generation) (bool, error) {
 	r.ranks.Report.Restored("", time.Time{})
-	if r.resume = ""; g.Origin == nil {
+	r.resume = ""
+	if r.Folder != nil && r.resumeOwn(g) {
+		return true, nil
+	}
+	if g.Origin == nil {
 		return true, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -148,10 +154,8 @@ func noMemory(err error) error {
 // resumeFiles puts the checkpoint that a generation starts from into the folder, if it is not there, and
 // remembers its path for the ranks.
 func (r *restorer) resumeFiles(ctx context.Context, g link.Generation) error {
-	if e, ok := r.Folder.entry(g.Restore); ok {
-		if same, err := r.Folder.unchanged(e); err == nil && same {
-			return r.resumeAt(e.Name)
-		}
+	if e, ok := r.Folder.bring(g.Restore); ok && r.ours(g) {
+		return r.resumeAt(e.Name, engine.FromFolder)
 	}
 	tiers, err := r.tiers.nearestFirst(ctx, *g.Origin)
 	if err != nil {
@@ -163,7 +167,8 @@ func (r *restorer) resumeFiles(ctx context.Context, g link.Generation) error {
 		return noMemory(err)
 	}
 	defer memory.Remove(nameFiles)
-	if _, err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), File: f}); err != nil {
+	from, err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), File: f})
+	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	slot, err := ckpt.ReadSlot(f, nil)
@@ -180,14 +185,44 @@ func (r *restorer) resumeFiles(ctx context.Context, g link.Generation) error {
 	}
 	name, err := r.Folder.Place(slot, folder)
 	if err == nil {
-		err = r.resumeAt(name)
+		err = r.resumeAt(name, from)
 	}
 	return err
 }
 
-func (r *restorer) resumeAt(name string) (err error) {
-	r.resume, err = r.Folder.pathOf(name)
+func (r *restorer) resumeAt(name, from string) (err error) {
+	if r.resume, err = r.Folder.pathOf(name); err == nil {
+		r.ranks.Report.Restored(from, r.clock.Now().UTC())
+		r.log.Info("the script goes on from its own file", "path", r.resume, "from", from)
+		if r.note != nil {
+			r.note("fermi: FERMI_RESUME_FROM=%s (%s)", r.resume, from)
+		}
+	}
 	return err
+}
+
+// ours says that a generation begins from a checkpoint of its own task.
+func (r *restorer) ours(g link.Generation) bool {
+	return g.Origin == nil || g.Origin.TaskID == r.tiers.taskID
+}
+
+// resumeOwn has the ranks begin from the newest whole entry of their own folder, where all of them are here and it is
+// newer than what the leader knows of.
+func (r *restorer) resumeOwn(g link.Generation) bool {
+	if g.FirstRank != 0 || g.World > r.local {
+		return false
+	}
+	r.Folder.recall()
+	r.Folder.sweep(false)
+	for _, step := range r.Folder.newest() {
+		if r.ours(g) && step <= g.Restore {
+			return false
+		}
+		if e, ok := r.Folder.bring(step); ok {
+			return r.resumeAt(e.Name, engine.FromFolder) == nil
+		}
+	}
+	return false
 }
 
 // Check reads what the ranks of a generation go on from, every byte, before those that are new start. A slot that is

@@ -43,6 +43,7 @@ type Set struct {
 type Source struct {
 	Folder *steward.Folder
 	Prefix string
+	only   map[string]bool // nil: all of its files
 }
 
 // Mark tells one content of a file from another, as well as that can be told without reading.
@@ -155,6 +156,9 @@ func (o *Set) Scan() map[string]Mark {
 	for _, src := range o.sources {
 		full, err := src.Folder.Walk(maxFiles, func(p string, info fs.FileInfo) {
 			name := src.Prefix + p
+			if src.only != nil && !src.only[p] {
+				return
+			}
 			if !info.Mode().IsRegular() {
 				o.skip(name)
 				return

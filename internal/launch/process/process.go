@@ -376,7 +376,7 @@ func StartRecord(pid int, cgroup string, at time.Time) record.Start {
 		p = record.Process{PID: pid} // it has ended already; a zombie would still be there
 	}
 	p.Cgroup = cgroup
-	return record.Start{Process: p, At: at}
+	return record.Start{Process: p, At: at, Up: record.Uptime()}
 }
 
 // discardFor is how long the end of discarded processes is waited for.

@@ -10,7 +10,7 @@ import (
 
 const (
 	printedEvery = 250 * time.Millisecond // between looks at what a rank prints
-	printedLines = 4                      // of each of its pipes, the newest, in one look
+	printedLines = 16                     // of each of its pipes, the newest, in one look
 	printedLeast = 30 * time.Second       // of silence that is no hang: who only prints announces no pause
 )
 
@@ -21,6 +21,8 @@ var stepRules = sync.OnceValue(diagnose.LoadSteps)
 type Printed struct {
 	// Tell hears of a line of progress; false: nobody wants to hear more.
 	Tell func(PrintedStep) bool
+	// Curve hears what else a line with a step says; nil: nobody does.
+	Curve func(step int64, values map[string]float64)
 
 	mu      sync.Mutex
 	meter   diagnose.Meter
@@ -79,6 +81,9 @@ func (p *Printed) add(data []byte) {
 	}
 }
 
+// Flush looks now, at the end of what a rank prints.
+func (p *Printed) Flush() { p.look() }
+
 // look reads the lines and tells the newest.
 func (p *Printed) look() {
 	p.mu.Lock()
@@ -86,17 +91,25 @@ func (p *Printed) look() {
 	p.meter.Rules = stepRules()
 	var tells PrintedStep
 	said := false
+	var drawn []func()
 	for _, line := range p.lines {
 		if n, s, l := p.meter.Line(line); s {
 			said = true
 			if n > 0 {
 				tells = PrintedStep{Step: n, From: p.meter.From(), Last: l, Coarse: p.meter.Coarse()}
+				if values := diagnose.Values(line); p.Curve != nil && len(values) > 0 {
+					drawn = append(drawn, func() { p.Curve(n, values) })
+				}
 			}
 		}
 	}
 	p.pending, p.lines = false, p.lines[:0]
 	if said && !p.Tell(tells) {
-		p.off = true
+		p.off = true // it speaks for itself
+		return
+	}
+	for _, draw := range drawn {
+		draw()
 	}
 }
 

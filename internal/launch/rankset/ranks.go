@@ -18,6 +18,7 @@ import (
 type Config struct {
 	Ranks int              // local ones
 	Tell  func(link.Ranks) // the leader; it must not wait, nor call back
+	Curve Curve            // likewise; nil: nobody draws any
 	Clock clock.Clock      // nil: the wall clock
 	Log   *slog.Logger     // nil: nothing is said
 	Files bool             // the script saves itself: what lies in memory is not persisted
@@ -33,7 +34,7 @@ type Set struct {
 	Progress *Progress
 	Report   *Report
 
-	tell  func(link.Ranks)
+	hearers
 	clock clock.Clock
 	log   *slog.Logger
 	seals []sync.Mutex // of each local rank: held while a slot of it is summed
@@ -46,6 +47,15 @@ type Set struct {
 	freezing
 	jobs
 	waiting
+}
+
+// Curve hears what a rank reports of a step in a generation.
+type Curve func(generation int64, rank int, at time.Time, p *word.Progress)
+
+// hearers are told at once.
+type hearers struct {
+	tell  func(link.Ranks)
+	curve Curve
 }
 
 // waiting is what is told after a pause.
@@ -68,9 +78,12 @@ func New(cfg Config) *Set {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Real
 	}
+	if cfg.Curve == nil {
+		cfg.Curve = func(int64, int, time.Time, *word.Progress) {}
+	}
 	n := cfg.Ranks
 	r := &Set{
-		Conns: newConns(n), Progress: newProgress(n), tell: cfg.Tell, clock: cfg.Clock, log: cfg.Log, seals: make([]sync.Mutex, n),
+		Conns: newConns(n), Progress: newProgress(n), hearers: hearers{cfg.Tell, cfg.Curve}, clock: cfg.Clock, log: cfg.Log, seals: make([]sync.Mutex, n),
 		hold: newHoldings(n), cost: newCost(n), jobs: newJobs(cfg.Files),
 	}
 	r.Report = &Report{send: func(pause time.Duration) {
@@ -221,6 +234,7 @@ func (r *Set) hear(i int, w word.Word) {
 // advanced is a report of progress; after the pause it is told. mu held.
 func (r *Set) advanced(i int, w *word.Progress) (pause time.Duration) {
 	steps, again := r.Progress.advance(i, w)
+	r.curve(r.now.Number, r.now.FirstRank+i, r.clock.Now(), w)
 	addPace(&r.said.Pace, w, steps)
 	r.said.Parameters = max(r.said.Parameters, min(w.Metrics["parameters"], 1e18))
 	if stall, known := r.cost.stalled(i, w.Metrics["save_stall"]); known {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -28,6 +29,7 @@ type facts struct {
 	refused           *link.Origin
 	use               link.Use
 	copies            []link.Copy // what is held for other launchers' ranks
+	serving           *engine.Serving
 }
 
 // change changes what is told.
@@ -46,6 +48,7 @@ func (r *Report) fill(said *link.Ranks) {
 	said.Address, said.Port, said.Serve, said.PeerPort, said.Ports = f.address, f.port, f.serve, f.peer, f.ports
 	said.Facts, said.Preflight, said.Prepared, said.Warm = f.found, f.checked, f.prepared, f.warm
 	said.Restored, said.RestoredAt, said.Refused, said.Use, said.Copies = f.restored, f.restoredAt, f.refused, f.use, f.copies
+	said.Serving = f.serving
 }
 
 // begin is a new generation, which has used nothing yet.
@@ -90,6 +93,9 @@ func (r *Report) Restored(tier string, at time.Time) {
 
 // Refuse tells the leader that a checkpoint can't be had here.
 func (r *Report) Refuse(from link.Origin) { r.change(0, func(f *facts) { f.refused = &from }) }
+
+// Serves tells the leader whether the processes answer requests; nil: none of them runs.
+func (r *Report) Serves(s *engine.Serving) { r.change(0, func(f *facts) { f.serving = s }) }
 
 // Uses changes what is told of use.
 func (r *Report) Uses(change func(*link.Use)) { r.change(usePause, func(f *facts) { change(&f.use) }) }

@@ -78,6 +78,9 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		env.set("USER", r.Project)
 		env.set("LOGNAME", r.Project)
 	}
+	if home := HomeOf(dir, r); home != "" {
+		env.set("HOME", home)
+	}
 	names := make([]string, 0, len(r.HyperParameters))
 	for name := range r.HyperParameters {
 		names = append(names, name)
@@ -106,10 +109,14 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		}
 		env.set(v.Name, v.Value)
 	}
-	if recipe.Python(r.Command) {
+	if recipe.Python(r.Command) || r.Instant {
 		path := filepath.Join(dir, dirSDK)
 		if own := env.values["PYTHONPATH"]; own != "" {
 			path = own + ":" + path
+		}
+		if r.Instant { // found before any other: every interpreter of the task, also those that others start
+			path = filepath.Join(dir, dirSDK, dirInstant) + ":" + path
+			env.set("FERMI_INSTANT", "auto")
 		}
 		env.set("PYTHONPATH", path)
 	}

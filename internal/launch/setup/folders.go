@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
@@ -31,6 +33,17 @@ func (h *Home) MakeFolders() error {
 	if h.Replica.Image != "" {
 		modes[dirStage] = 0o700
 	}
+	if home := HomeOf(h.Dir, h.Replica); home != "" {
+		// Both lie in folders that no tenant can write to; what is in a home nobody but its owner touches.
+		for _, dir := range []string{filepath.Dir(home), home} {
+			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+		if err := h.Give(home); err != nil {
+			return err
+		}
+	}
 	for name, mode := range modes {
 		path := filepath.Join(h.Dir, name)
 		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -49,6 +62,14 @@ func (h *Home) MakeFolders() error {
 		}
 	}
 	return nil
+}
+
+// HomeOf is the home that outlives the replica with this folder; "": it has none.
+func HomeOf(dir string, r engine.Replica) string {
+	if r.Home == "" || !api.IsName(r.Home) {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(filepath.Dir(dir)), record.DirHomes, r.Home)
 }
 
 // Give makes one file or folder that we made, in a folder that only we can change, the tenant's.

@@ -13,9 +13,12 @@ import (
 // dirSDK is the Python SDK within the replica's folder.
 const dirSDK = "sdk"
 
+// dirInstant is, within it, what interpreters run first where the task asks for instant saves.
+const dirInstant = "instant"
+
 // giveSDK puts the SDK where Python commands find it.
 func (h *Home) giveSDK() error {
-	if !recipe.Python(h.Replica.Command) {
+	if !recipe.Python(h.Replica.Command) && !h.Replica.Instant {
 		return nil
 	}
 	dir := filepath.Join(h.Dir, dirSDK)

@@ -24,6 +24,9 @@ func (s *Supplies) Stage(g link.Generation, at RankPlace) (out Stage, err error)
 	if out.Dir, err = s.at.WorkDir(s.at.Replica); err != nil {
 		return out, err
 	}
+	if home := HomeOf(s.at.Dir, s.at.Replica); home != "" && s.at.Replica.Code == nil {
+		out.Dir = home
+	}
 	if out.Replica, err = fill(s.at.Replica, s.at.Dir, s.at.Place.link(), g); err != nil {
 		return out, fmt.Errorf("recipe: %w", err)
 	}
@@ -77,6 +80,9 @@ func rankEnviron(replica engine.Replica, g link.Generation, at RankPlace) [][]st
 			env.set("FERMI_SLOTS", strconv.Itoa(shm.PeerSlots))
 		}
 		env.set("FERMI_PORT", strconv.Itoa(at.Port))
+		if replica.Serve != nil && !own["PORT"] { // as most servers know it
+			env.set("PORT", strconv.Itoa(at.Port))
+		}
 		for _, role := range g.Roles {
 			roleEnviron(env, role)
 		}

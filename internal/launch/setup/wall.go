@@ -77,6 +77,9 @@ func (e *Enclosure) wall() inside.Wall {
 			w.Binds = append(w.Binds, filepath.Join(e.Dir, name))
 		}
 	}
+	if home := HomeOf(e.Dir, e.Replica); home != "" && record.Exists(filepath.Dir(home), filepath.Base(home)) {
+		w.Binds = append(w.Binds, home)
+	}
 	if e.Memory != "" {
 		w.Binds = append(w.Binds, e.Memory)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -195,6 +196,29 @@ func (f *Folder) Rename(from, to string) error {
 	r := f.request(deed.OpRename, from)
 	r.To = []byte(to)
 	return f.done(r)
+}
+
+// Link gives files below from the same names below to, as links or copies: they stay when the first are removed. It ends
+// with the first that can't be linked.
+func (f *Folder) Link(from, to string, names []string) error {
+	for part := range slices.Chunk(names, deed.MaxNames) {
+		r := f.request(deed.OpLink, from)
+		r.To = []byte(to)
+		for _, name := range part {
+			r.Names = append(r.Names, []byte(name))
+		}
+		a, files, err := f.s.do(f.which, r, nil)
+		closeAll(files)
+		if err != nil {
+			return err
+		}
+		for i, name := range part {
+			if a.Errnos[i] != 0 {
+				return &fs.PathError{Op: "link", Path: name, Err: a.Errnos[i]}
+			}
+		}
+	}
+	return nil
 }
 
 // RemoveAll removes a file, or a folder with everything in it.

@@ -218,7 +218,7 @@ func (s *Steward) judge(r deed.Request, a deed.Answer, files []*os.File) (deed.A
 			}
 		}
 	}
-	bad := len(files) != want || r.Op == deed.OpOpen && a.Errno == 0 && len(a.Errnos) != len(r.Names) || len(a.Path) > deed.MaxPath ||
+	bad := len(files) != want || (r.Op == deed.OpOpen || r.Op == deed.OpLink) && a.Errno == 0 && len(a.Errnos) != len(r.Names) || len(a.Path) > deed.MaxPath ||
 		a.Entry != nil && !sound(*a.Entry) || r.Op == deed.OpList && len(a.Entries) > r.Most
 	for _, e := range a.Entries {
 		bad = bad || !sound(e)

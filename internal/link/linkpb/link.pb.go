@@ -262,6 +262,7 @@ type ToLauncher struct {
 	//	*ToLauncher_Beat
 	//	*ToLauncher_Watermark
 	//	*ToLauncher_Probe
+	//	*ToLauncher_Call
 	Message       isToLauncher_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -367,6 +368,15 @@ func (x *ToLauncher) GetProbe() *Probe {
 	return nil
 }
 
+func (x *ToLauncher) GetCall() *Call {
+	if x != nil {
+		if x, ok := x.Message.(*ToLauncher_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
 type isToLauncher_Message interface {
 	isToLauncher_Message()
 }
@@ -399,6 +409,10 @@ type ToLauncher_Probe struct {
 	Probe *Probe `protobuf:"bytes,10,opt,name=probe,proto3,oneof"`
 }
 
+type ToLauncher_Call struct {
+	Call *Call `protobuf:"bytes,11,opt,name=call,proto3,oneof"`
+}
+
 func (*ToLauncher_Welcome) isToLauncher_Message() {}
 
 func (*ToLauncher_Go) isToLauncher_Message() {}
@@ -413,6 +427,53 @@ func (*ToLauncher_Watermark) isToLauncher_Message() {}
 
 func (*ToLauncher_Probe) isToLauncher_Message() {}
 
+func (*ToLauncher_Call) isToLauncher_Message() {}
+
+// Call asks a launcher to answer on its second connection: to open a stream of the service Talk with this id.
+type Call struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_link_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Call) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
@@ -424,13 +485,14 @@ type Hello struct {
 	Pid           int32                  `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
 	LogStart      int64                  `protobuf:"varint,8,opt,name=log_start,json=logStart,proto3" json:"log_start,omitempty"` // first log offset still in the spool
 	Session       int64                  `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`                   // counts the launcher's streams: of two, the higher one is the newer
+	Calls         bool                   `protobuf:"varint,10,opt,name=calls,proto3" json:"calls,omitempty"`                      // it answers calls
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_link_proto_msgTypes[3]
+	mi := &file_link_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +504,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[3]
+	mi := &file_link_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +517,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{3}
+	return file_link_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Hello) GetReplica() string {
@@ -521,6 +583,13 @@ func (x *Hello) GetSession() int64 {
 	return 0
 }
 
+func (x *Hello) GetCalls() bool {
+	if x != nil {
+		return x.Calls
+	}
+	return false
+}
+
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`                          // the leader's; lower than recorded: the launcher hangs up
@@ -532,7 +601,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_link_proto_msgTypes[4]
+	mi := &file_link_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +613,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[4]
+	mi := &file_link_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +626,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{4}
+	return file_link_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Welcome) GetEpoch() int64 {
@@ -614,7 +683,7 @@ type Go struct {
 
 func (x *Go) Reset() {
 	*x = Go{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +695,7 @@ func (x *Go) String() string {
 func (*Go) ProtoMessage() {}
 
 func (x *Go) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +708,7 @@ func (x *Go) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Go.ProtoReflect.Descriptor instead.
 func (*Go) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Go) GetEpoch() int64 {
@@ -822,7 +891,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +903,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +916,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Source) GetFirst() int32 {
@@ -883,7 +952,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +964,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +977,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Copy) GetFirst() int32 {
@@ -943,7 +1012,7 @@ type Preflight struct {
 
 func (x *Preflight) Reset() {
 	*x = Preflight{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1024,7 @@ func (x *Preflight) String() string {
 func (*Preflight) ProtoMessage() {}
 
 func (x *Preflight) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1037,7 @@ func (x *Preflight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preflight.ProtoReflect.Descriptor instead.
 func (*Preflight) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Preflight) GetRound() string {
@@ -996,7 +1065,7 @@ type PreflightTarget struct {
 
 func (x *PreflightTarget) Reset() {
 	*x = PreflightTarget{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1077,7 @@ func (x *PreflightTarget) String() string {
 func (*PreflightTarget) ProtoMessage() {}
 
 func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1090,7 @@ func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightTarget.ProtoReflect.Descriptor instead.
 func (*PreflightTarget) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PreflightTarget) GetName() string {
@@ -1056,7 +1125,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1137,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1150,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeFacts) GetVersions() map[string]string {
@@ -1119,7 +1188,7 @@ type PreflightReport struct {
 
 func (x *PreflightReport) Reset() {
 	*x = PreflightReport{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1200,7 @@ func (x *PreflightReport) String() string {
 func (*PreflightReport) ProtoMessage() {}
 
 func (x *PreflightReport) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1213,7 @@ func (x *PreflightReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightReport.ProtoReflect.Descriptor instead.
 func (*PreflightReport) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PreflightReport) GetRound() string {
@@ -1201,7 +1270,7 @@ type DeviceFault struct {
 
 func (x *DeviceFault) Reset() {
 	*x = DeviceFault{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1282,7 @@ func (x *DeviceFault) String() string {
 func (*DeviceFault) ProtoMessage() {}
 
 func (x *DeviceFault) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1295,7 @@ func (x *DeviceFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceFault.ProtoReflect.Descriptor instead.
 func (*DeviceFault) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeviceFault) GetIndex() int32 {
@@ -1269,7 +1338,7 @@ type PreflightResult struct {
 
 func (x *PreflightResult) Reset() {
 	*x = PreflightResult{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1350,7 @@ func (x *PreflightResult) String() string {
 func (*PreflightResult) ProtoMessage() {}
 
 func (x *PreflightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1363,7 @@ func (x *PreflightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
 func (*PreflightResult) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PreflightResult) GetTarget() *PreflightTarget {
@@ -1338,7 +1407,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1419,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1432,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RoleTable) GetName() string {
@@ -1434,6 +1503,7 @@ type Ranks struct {
 	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
 	Address            string                 `protobuf:"bytes,120,opt,name=address,proto3" json:"address,omitempty"`                                                      // where its ranks are reached; "": on the machine's own network, by its loopback
 	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
+	Serving            *Serving               `protobuf:"bytes,130,opt,name=serving,proto3" json:"serving,omitempty"`                                                      // of a replica that answers requests
 	Course             *Course                `protobuf:"bytes,150,opt,name=course,proto3" json:"course,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -1441,7 +1511,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1523,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1536,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -1728,11 +1798,79 @@ func (x *Ranks) GetEpoch() int64 {
 	return 0
 }
 
+func (x *Ranks) GetServing() *Serving {
+	if x != nil {
+		return x.Serving
+	}
+	return nil
+}
+
 func (x *Ranks) GetCourse() *Course {
 	if x != nil {
 		return x.Course
 	}
 	return nil
+}
+
+// Serving is whether the processes of a replica answer requests, as its launcher finds by asking them.
+type Serving struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ready         bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	Port          int32                  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Serving) Reset() {
+	*x = Serving{}
+	mi := &file_link_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Serving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Serving) ProtoMessage() {}
+
+func (x *Serving) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Serving.ProtoReflect.Descriptor instead.
+func (*Serving) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Serving) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *Serving) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Serving) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 // Keeping is what a launcher asks of the leader so that steps outlive their ranks.
@@ -1747,7 +1885,7 @@ type Keeping struct {
 
 func (x *Keeping) Reset() {
 	*x = Keeping{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1897,7 @@ func (x *Keeping) String() string {
 func (*Keeping) ProtoMessage() {}
 
 func (x *Keeping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1910,7 @@ func (x *Keeping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keeping.ProtoReflect.Descriptor instead.
 func (*Keeping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Keeping) GetEnded() string {
@@ -1807,7 +1945,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1957,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1970,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Want) GetTier() string {
@@ -1862,7 +2000,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2012,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2025,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Denied) GetTier() string {
@@ -1929,7 +2067,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2079,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2092,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -1986,7 +2124,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2136,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2149,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Persisted) GetTier() string {
@@ -2068,7 +2206,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2218,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2231,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -2129,7 +2267,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2279,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2292,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Committed) GetTier() string {
@@ -2196,7 +2334,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2346,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2359,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -2295,7 +2433,7 @@ type Course struct {
 
 func (x *Course) Reset() {
 	*x = Course{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2445,7 @@ func (x *Course) String() string {
 func (*Course) ProtoMessage() {}
 
 func (x *Course) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2458,7 @@ func (x *Course) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Course.ProtoReflect.Descriptor instead.
 func (*Course) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Course) GetFirst() int64 {
@@ -2375,7 +2513,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2525,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2538,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2470,7 +2608,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2620,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2633,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2531,7 +2669,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2681,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2694,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2598,7 +2736,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2748,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2761,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2712,7 +2850,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2862,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2875,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2802,7 +2940,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +2952,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +2965,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Probe) GetId() string {
@@ -2872,7 +3010,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3022,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3035,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Probed) GetId() string {
@@ -2952,7 +3090,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2964,7 +3102,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2977,7 +3115,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -3046,7 +3184,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +3196,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +3209,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -3103,7 +3241,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3253,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3266,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -3191,7 +3329,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3341,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3354,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -3252,7 +3390,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3402,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3415,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -3306,7 +3444,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3456,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3469,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -3373,7 +3511,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3523,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3536,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -3431,7 +3569,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3581,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3594,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -3479,7 +3617,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3629,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3642,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3537,7 +3675,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +3687,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +3700,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3580,7 +3718,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3730,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3743,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 type FetchManifestRequest struct {
@@ -3617,7 +3755,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3767,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3780,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3663,7 +3801,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3813,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3826,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3721,7 +3859,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3871,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +3884,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3769,7 +3907,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +3919,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +3932,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3849,7 +3987,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +3999,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +4012,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3907,7 +4045,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +4057,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4070,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -3940,6 +4078,128 @@ func (x *PutOutputReply) GetStored() int64 {
 		return x.Stored
 	}
 	return 0
+}
+
+// PointBatch: numbers of a replica only rise; lines are as internal/history packs them.
+type PointBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Dropped       int64                  `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Lines         []byte                 `protobuf:"bytes,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PointBatch) Reset() {
+	*x = PointBatch{}
+	mi := &file_link_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PointBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PointBatch) ProtoMessage() {}
+
+func (x *PointBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PointBatch.ProtoReflect.Descriptor instead.
+func (*PointBatch) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *PointBatch) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PointBatch) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *PointBatch) GetLines() []byte {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+// PointAck: the batch is committed, or it never will be (refused says why); the next one is due after so long.
+type PointAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	NextNanos     int64                  `protobuf:"varint,2,opt,name=next_nanos,json=nextNanos,proto3" json:"next_nanos,omitempty"`
+	Refused       string                 `protobuf:"bytes,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PointAck) Reset() {
+	*x = PointAck{}
+	mi := &file_link_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PointAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PointAck) ProtoMessage() {}
+
+func (x *PointAck) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PointAck.ProtoReflect.Descriptor instead.
+func (*PointAck) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *PointAck) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PointAck) GetNextNanos() int64 {
+	if x != nil {
+		return x.NextNanos
+	}
+	return 0
+}
+
+func (x *PointAck) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 type FromFollower struct {
@@ -3956,7 +4216,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4228,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4241,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -4054,7 +4314,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4326,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4339,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4148,7 +4408,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4420,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4433,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4199,7 +4459,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4211,7 +4471,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4224,7 +4484,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4251,7 +4511,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +4523,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4276,7 +4536,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4348,7 +4608,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4360,7 +4620,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4373,7 +4633,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Order) GetReplica() string {
@@ -4422,7 +4682,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4694,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4707,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Question) GetKind() string {
@@ -4480,7 +4740,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4752,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4765,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4524,7 +4784,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4796,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4549,7 +4809,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{57}
+	return file_link_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4574,7 +4834,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4846,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4859,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{58}
+	return file_link_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4654,7 +4914,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04beat\x18\a \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x12,\n" +
 	"\x05ranks\x18\b \x01(\v2\x14.fermi.link.v1.RanksH\x00R\x05ranks\x12/\n" +
 	"\x06probed\x18\v \x01(\v2\x15.fermi.link.v1.ProbedH\x00R\x06probedB\t\n" +
-	"\amessage\"\xe5\x02\n" +
+	"\amessage\"\x90\x03\n" +
 	"\n" +
 	"ToLauncher\x122\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.fermi.link.v1.WelcomeH\x00R\awelcome\x12#\n" +
@@ -4664,8 +4924,11 @@ const file_link_proto_rawDesc = "" +
 	"\x04beat\x18\x05 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x128\n" +
 	"\twatermark\x18\x06 \x01(\v2\x18.fermi.link.v1.WatermarkH\x00R\twatermark\x12,\n" +
 	"\x05probe\x18\n" +
-	" \x01(\v2\x14.fermi.link.v1.ProbeH\x00R\x05probeB\t\n" +
-	"\amessage\"\xe2\x01\n" +
+	" \x01(\v2\x14.fermi.link.v1.ProbeH\x00R\x05probe\x12)\n" +
+	"\x04call\x18\v \x01(\v2\x13.fermi.link.v1.CallH\x00R\x04callB\t\n" +
+	"\amessage\"\x16\n" +
+	"\x04Call\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xf8\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x17\n" +
@@ -4675,7 +4938,9 @@ const file_link_proto_rawDesc = "" +
 	"\aboot_id\x18\x06 \x01(\tR\x06bootId\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x1b\n" +
 	"\tlog_start\x18\b \x01(\x03R\blogStart\x12\x18\n" +
-	"\asession\x18\t \x01(\x03R\asession\"Y\n" +
+	"\asession\x18\t \x01(\x03R\asession\x12\x14\n" +
+	"\x05calls\x18\n" +
+	" \x01(\bR\x05calls\"Y\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
@@ -4753,7 +5018,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x98\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xcb\n" +
 	"\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
@@ -4798,8 +5063,13 @@ const file_link_proto_rawDesc = "" +
 	"\x05every\x18a \x01(\x03R\x05every\x12\x14\n" +
 	"\x05offer\x18] \x01(\x03R\x05offer\x12\x18\n" +
 	"\aaddress\x18x \x01(\tR\aaddress\x12\x14\n" +
-	"\x05epoch\x18n \x01(\x03R\x05epoch\x12.\n" +
-	"\x06course\x18\x96\x01 \x01(\v2\x15.fermi.link.v1.CourseR\x06course\"^\n" +
+	"\x05epoch\x18n \x01(\x03R\x05epoch\x121\n" +
+	"\aserving\x18\x82\x01 \x01(\v2\x16.fermi.link.v1.ServingR\aserving\x12.\n" +
+	"\x06course\x18\x96\x01 \x01(\v2\x15.fermi.link.v1.CourseR\x06course\"E\n" +
+	"\aServing\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"^\n" +
 	"\aKeeping\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\tR\x05ended\x12)\n" +
 	"\x05wants\x18\x02 \x03(\v2\x13.fermi.link.v1.WantR\x05wants\x12\x12\n" +
@@ -4978,7 +5248,17 @@ const file_link_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12,\n" +
 	"\x12modified_unix_nano\x18\x03 \x01(\x03R\x10modifiedUnixNano\"(\n" +
 	"\x0ePutOutputReply\x12\x16\n" +
-	"\x06stored\x18\x01 \x01(\x03R\x06stored\"\xa8\x01\n" +
+	"\x06stored\x18\x01 \x01(\x03R\x06stored\"N\n" +
+	"\n" +
+	"PointBatch\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x03R\adropped\x12\x14\n" +
+	"\x05lines\x18\x03 \x01(\fR\x05lines\"U\n" +
+	"\bPointAck\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1d\n" +
+	"\n" +
+	"next_nanos\x18\x02 \x01(\x03R\tnextNanos\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\tR\arefused\"\xa8\x01\n" +
 	"\fFromFollower\x124\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.fermi.link.v1.FollowerHelloH\x00R\x05hello\x12,\n" +
 	"\x05facts\x18\x02 \x01(\v2\x14.fermi.link.v1.FactsH\x00R\x05facts\x12)\n" +
@@ -5032,7 +5312,9 @@ const file_link_proto_rawDesc = "" +
 	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
 	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12L\n" +
 	"\rFetchManifest\x12#.fermi.link.v1.FetchManifestRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
-	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012\xc3\x01\n" +
+	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012G\n" +
+	"\x06Curves\x12=\n" +
+	"\x03Put\x12\x19.fermi.link.v1.PointBatch\x1a\x17.fermi.link.v1.PointAck(\x010\x012\xc3\x01\n" +
 	"\x04Peer\x12E\n" +
 	"\aForward\x12\x1b.fermi.link.v1.FromFollower\x1a\x19.fermi.link.v1.ToFollower(\x010\x01\x125\n" +
 	"\x03Ask\x12\x17.fermi.link.v1.Question\x1a\x15.fermi.link.v1.Answer\x12=\n" +
@@ -5050,152 +5332,160 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_link_proto_goTypes = []any{
 	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
 	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),           // 2: fermi.link.v1.ToLauncher
-	(*Hello)(nil),                // 3: fermi.link.v1.Hello
-	(*Welcome)(nil),              // 4: fermi.link.v1.Welcome
-	(*Go)(nil),                   // 5: fermi.link.v1.Go
-	(*Source)(nil),               // 6: fermi.link.v1.Source
-	(*Copy)(nil),                 // 7: fermi.link.v1.Copy
-	(*Preflight)(nil),            // 8: fermi.link.v1.Preflight
-	(*PreflightTarget)(nil),      // 9: fermi.link.v1.PreflightTarget
-	(*NodeFacts)(nil),            // 10: fermi.link.v1.NodeFacts
-	(*PreflightReport)(nil),      // 11: fermi.link.v1.PreflightReport
-	(*DeviceFault)(nil),          // 12: fermi.link.v1.DeviceFault
-	(*PreflightResult)(nil),      // 13: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),            // 14: fermi.link.v1.RoleTable
-	(*Ranks)(nil),                // 15: fermi.link.v1.Ranks
-	(*Keeping)(nil),              // 16: fermi.link.v1.Keeping
-	(*Want)(nil),                 // 17: fermi.link.v1.Want
-	(*Denied)(nil),               // 18: fermi.link.v1.Denied
-	(*Origin)(nil),               // 19: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 20: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 21: fermi.link.v1.Persist
-	(*Committed)(nil),            // 22: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 23: fermi.link.v1.Pace
-	(*Course)(nil),               // 24: fermi.link.v1.Course
-	(*Use)(nil),                  // 25: fermi.link.v1.Use
-	(*Saves)(nil),                // 26: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 27: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 28: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 29: fermi.link.v1.RankState
-	(*Probe)(nil),                // 30: fermi.link.v1.Probe
-	(*Probed)(nil),               // 31: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 32: fermi.link.v1.Watermark
-	(*Started)(nil),              // 33: fermi.link.v1.Started
-	(*Exited)(nil),               // 34: fermi.link.v1.Exited
-	(*LogData)(nil),              // 35: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 36: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 37: fermi.link.v1.Usage
-	(*Done)(nil),                 // 38: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 39: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 40: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 41: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 42: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 43: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 44: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 45: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 46: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 47: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 48: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 49: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 50: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 51: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 52: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 53: fermi.link.v1.Facts
-	(*Order)(nil),                // 54: fermi.link.v1.Order
-	(*Question)(nil),             // 55: fermi.link.v1.Question
-	(*Answer)(nil),               // 56: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 57: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 58: fermi.link.v1.TailData
-	nil,                          // 59: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 60: fermi.link.v1.Persisted.MetricsEntry
+	(*Call)(nil),                 // 3: fermi.link.v1.Call
+	(*Hello)(nil),                // 4: fermi.link.v1.Hello
+	(*Welcome)(nil),              // 5: fermi.link.v1.Welcome
+	(*Go)(nil),                   // 6: fermi.link.v1.Go
+	(*Source)(nil),               // 7: fermi.link.v1.Source
+	(*Copy)(nil),                 // 8: fermi.link.v1.Copy
+	(*Preflight)(nil),            // 9: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),      // 10: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),            // 11: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),      // 12: fermi.link.v1.PreflightReport
+	(*DeviceFault)(nil),          // 13: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),      // 14: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),            // 15: fermi.link.v1.RoleTable
+	(*Ranks)(nil),                // 16: fermi.link.v1.Ranks
+	(*Serving)(nil),              // 17: fermi.link.v1.Serving
+	(*Keeping)(nil),              // 18: fermi.link.v1.Keeping
+	(*Want)(nil),                 // 19: fermi.link.v1.Want
+	(*Denied)(nil),               // 20: fermi.link.v1.Denied
+	(*Origin)(nil),               // 21: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 22: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 23: fermi.link.v1.Persist
+	(*Committed)(nil),            // 24: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 25: fermi.link.v1.Pace
+	(*Course)(nil),               // 26: fermi.link.v1.Course
+	(*Use)(nil),                  // 27: fermi.link.v1.Use
+	(*Saves)(nil),                // 28: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 29: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 30: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 31: fermi.link.v1.RankState
+	(*Probe)(nil),                // 32: fermi.link.v1.Probe
+	(*Probed)(nil),               // 33: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 34: fermi.link.v1.Watermark
+	(*Started)(nil),              // 35: fermi.link.v1.Started
+	(*Exited)(nil),               // 36: fermi.link.v1.Exited
+	(*LogData)(nil),              // 37: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 38: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 39: fermi.link.v1.Usage
+	(*Done)(nil),                 // 40: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 41: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 42: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 43: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 44: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 45: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 46: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 47: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 48: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 49: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 50: fermi.link.v1.PutOutputReply
+	(*PointBatch)(nil),           // 51: fermi.link.v1.PointBatch
+	(*PointAck)(nil),             // 52: fermi.link.v1.PointAck
+	(*FromFollower)(nil),         // 53: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 54: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 55: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 56: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 57: fermi.link.v1.Facts
+	(*Order)(nil),                // 58: fermi.link.v1.Order
+	(*Question)(nil),             // 59: fermi.link.v1.Question
+	(*Answer)(nil),               // 60: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 61: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 62: fermi.link.v1.TailData
+	nil,                          // 63: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 64: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
-	3,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	33, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	34, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	35, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	37, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	38, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	40, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	15, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	31, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
-	4,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
-	5,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	36, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	39, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	40, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	32, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	30, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	14, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
-	8,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
-	6,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	19, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
-	9,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	59, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	13, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	12, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
-	9,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	28, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	29, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	10, // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	11, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	23, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	25, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	26, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	27, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	7,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	20, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	19, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	16, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
-	24, // 37: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
-	17, // 38: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	60, // 39: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
-	21, // 40: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	22, // 41: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	18, // 42: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	19, // 43: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	47, // 44: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	51, // 45: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	53, // 46: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	40, // 47: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	52, // 48: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	54, // 49: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	40, // 50: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	37, // 51: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	15, // 52: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	31, // 53: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	5,  // 54: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	39, // 55: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	32, // 56: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	30, // 57: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	1,  // 58: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	0,  // 59: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
-	41, // 60: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	42, // 61: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	43, // 62: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	46, // 63: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	49, // 64: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	55, // 65: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	57, // 66: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	2,  // 67: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	45, // 68: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
-	45, // 69: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	44, // 70: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	45, // 71: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	48, // 72: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	50, // 73: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	56, // 74: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	58, // 75: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	67, // [67:76] is the sub-list for method output_type
-	58, // [58:67] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	4,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
+	35, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	36, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	37, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	39, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	40, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	42, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	16, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	33, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	5,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
+	6,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
+	38, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	41, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	42, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	34, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	32, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	3,  // 16: fermi.link.v1.ToLauncher.call:type_name -> fermi.link.v1.Call
+	15, // 17: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	9,  // 18: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
+	7,  // 19: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
+	21, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	10, // 21: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	63, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	14, // 23: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	13, // 24: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	10, // 25: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	30, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	31, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	11, // 28: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	12, // 29: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	25, // 30: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	27, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	28, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	29, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	8,  // 34: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
+	22, // 35: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	21, // 36: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	18, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
+	17, // 38: fermi.link.v1.Ranks.serving:type_name -> fermi.link.v1.Serving
+	26, // 39: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
+	19, // 40: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	64, // 41: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	23, // 42: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	24, // 43: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	20, // 44: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	21, // 45: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	49, // 46: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	55, // 47: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	57, // 48: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	42, // 49: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	56, // 50: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	58, // 51: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	42, // 52: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	39, // 53: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	16, // 54: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	33, // 55: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	6,  // 56: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	41, // 57: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	34, // 58: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	32, // 59: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	1,  // 60: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	0,  // 61: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
+	43, // 62: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	44, // 63: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	45, // 64: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	48, // 65: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	51, // 66: fermi.link.v1.Curves.Put:input_type -> fermi.link.v1.PointBatch
+	53, // 67: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	59, // 68: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	61, // 69: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 70: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	47, // 71: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	47, // 72: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	46, // 73: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	47, // 74: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	50, // 75: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	52, // 76: fermi.link.v1.Curves.Put:output_type -> fermi.link.v1.PointAck
+	54, // 77: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	60, // 78: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	62, // 79: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	70, // [70:80] is the sub-list for method output_type
+	60, // [60:70] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -5222,17 +5512,18 @@ func file_link_proto_init() {
 		(*ToLauncher_Beat)(nil),
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
+		(*ToLauncher_Call)(nil),
 	}
-	file_link_proto_msgTypes[46].OneofWrappers = []any{
+	file_link_proto_msgTypes[48].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[49].OneofWrappers = []any{
+	file_link_proto_msgTypes[53].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[50].OneofWrappers = []any{
+	file_link_proto_msgTypes[54].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5243,9 +5534,9 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   65,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_link_proto_goTypes,
 		DependencyIndexes: file_link_proto_depIdxs,

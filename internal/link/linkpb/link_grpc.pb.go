@@ -328,6 +328,110 @@ var Link_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Curves_Put_FullMethodName = "/fermi.link.v1.Curves/Put"
+)
+
+// CurvesClient is the client API for Curves service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Curves takes the points of a launcher's ranks, on the connection of its Attach stream, with the same metadata.
+type CurvesClient interface {
+	// Put: batches one after the other, each answered after its commit. A batch that was not answered is sent again, with the
+	// same number, on the next stream.
+	Put(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PointBatch, PointAck], error)
+}
+
+type curvesClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewCurvesClient(cc grpc.ClientConnInterface) CurvesClient {
+	return &curvesClient{cc}
+}
+
+func (c *curvesClient) Put(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PointBatch, PointAck], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Curves_ServiceDesc.Streams[0], Curves_Put_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PointBatch, PointAck]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Curves_PutClient = grpc.BidiStreamingClient[PointBatch, PointAck]
+
+// CurvesServer is the server API for Curves service.
+// All implementations must embed UnimplementedCurvesServer
+// for forward compatibility.
+//
+// Curves takes the points of a launcher's ranks, on the connection of its Attach stream, with the same metadata.
+type CurvesServer interface {
+	// Put: batches one after the other, each answered after its commit. A batch that was not answered is sent again, with the
+	// same number, on the next stream.
+	Put(grpc.BidiStreamingServer[PointBatch, PointAck]) error
+	mustEmbedUnimplementedCurvesServer()
+}
+
+// UnimplementedCurvesServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedCurvesServer struct{}
+
+func (UnimplementedCurvesServer) Put(grpc.BidiStreamingServer[PointBatch, PointAck]) error {
+	return status.Errorf(codes.Unimplemented, "method Put not implemented")
+}
+func (UnimplementedCurvesServer) mustEmbedUnimplementedCurvesServer() {}
+func (UnimplementedCurvesServer) testEmbeddedByValue()                {}
+
+// UnsafeCurvesServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to CurvesServer will
+// result in compilation errors.
+type UnsafeCurvesServer interface {
+	mustEmbedUnimplementedCurvesServer()
+}
+
+func RegisterCurvesServer(s grpc.ServiceRegistrar, srv CurvesServer) {
+	// If the following call pancis, it indicates UnimplementedCurvesServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Curves_ServiceDesc, srv)
+}
+
+func _Curves_Put_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(CurvesServer).Put(&grpc.GenericServerStream[PointBatch, PointAck]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Curves_PutServer = grpc.BidiStreamingServer[PointBatch, PointAck]
+
+// Curves_ServiceDesc is the grpc.ServiceDesc for Curves service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Curves_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "fermi.link.v1.Curves",
+	HandlerType: (*CurvesServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Put",
+			Handler:       _Curves_Put_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "link.proto",
+}
+
+const (
 	Peer_Forward_FullMethodName = "/fermi.link.v1.Peer/Forward"
 	Peer_Ask_FullMethodName     = "/fermi.link.v1.Peer/Ask"
 	Peer_Tail_FullMethodName    = "/fermi.link.v1.Peer/Tail"

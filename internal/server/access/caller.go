@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
@@ -24,6 +25,8 @@ var scopeOrder = []api.TokenScope{read, tasks, power}
 // could make itself a token without that limit.
 func (w *Caller) scope() api.TokenScope {
 	switch s := w.Token.Spec.Scope; {
+	case s == serving.ScopeInference: // it opens the gateway's door alone
+		return s
 	case s == read:
 		return read
 	case s == tasks || len(w.Token.Spec.Projects) > 0:

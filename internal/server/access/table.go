@@ -70,6 +70,9 @@ var table = map[string]Rule{
 	"moveTask":            {All, All, Own, none, tasks, false},
 	"faultTask":           {All, All, Own, none, tasks, false},
 	"profileTask":         {All, All, Own, none, tasks, false},
+	"stopService":         {All, none, Own, none, tasks, false},
+	"startService":        {All, none, Own, none, tasks, false},
+	"scaleService":        {All, none, Own, none, tasks, false},
 	"readTaskLog":         {All, All, Own, Own, read, true},
 	"listTaskEvents":      {All, All, Own, Own, read, true},
 	"explainTask":         {All, All, Own, Own, read, true},
@@ -77,6 +80,8 @@ var table = map[string]Rule{
 	"listTaskCheckpoints": {All, All, Own, Own, read, true},
 	"readCheckpointRank":  {All, All, Own, Own, read, true},
 	"listTaskOutputs":     {All, All, Own, Own, read, true},
+	"listTaskMetrics":     {All, All, Own, Own, read, true},
+	"readTaskMetrics":     {All, All, Own, Own, read, true},
 	"readTaskOutput":      {All, All, Own, Own, read, true},
 	"previewPlacement":    {All, All, Own, Own, read, false},
 	"previewRecipe":       {All, All, Own, Own, read, false},
@@ -88,6 +93,9 @@ var table = map[string]Rule{
 	"cordonNode":          {All, All, none, none, power, false},
 	"uncordonNode":        {All, All, none, none, power, false},
 	"drainNode":           {All, All, none, none, power, false},
+	"testNode":            {All, All, none, none, power, false},
+	"faultNode":           {All, All, none, none, power, false},
+	"lostNode":            {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.
@@ -135,10 +143,15 @@ func (r *Rules) Add(row api.KindInfo, a Kind) {
 // AsGet lets who may get one of a kind ask a further question about it.
 func (r *Rules) AsGet(id string, kind api.Kind) { r.by[id] = r.by["get"+string(kind)] }
 
+// AsWrite lets who may change one of a kind do a further thing with it.
+func (r *Rules) AsWrite(id string, kind api.Kind) { r.by[id] = r.kinds[kind].Write }
+
 // The rules of reading that most kinds have: what is everybody's, and what belongs to projects or people.
 var (
 	ReadAll = Rule{All, All, All, All, read, false}
 	ReadOwn = Rule{All, All, Own, Own, read, false}
+	// ReadOperators is what concerns only those who look after the cluster.
+	ReadOperators = Rule{All, All, none, none, read, false}
 )
 
 // The rules of writing that several kinds have: who looks after the cluster, and who owns all of it.

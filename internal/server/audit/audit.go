@@ -35,6 +35,7 @@ type Auditor struct {
 	clock     clock.Clock
 	strangers *tally // what nobody we know was refused
 	often     *tally // refusals of known callers, and reads
+	waiting   waiting
 }
 
 func New(h history.History, t *truth.Truth, hide func(api.Object) api.Object, log *slog.Logger, c clock.Clock) *Auditor {
@@ -137,9 +138,14 @@ func (a *Auditor) entry(c *rest.Call, verb, outcome string) history.AuditEntry {
 	return e
 }
 
+// write keeps entries; those that find no room now are written when there is some.
 func (a *Auditor) write(ctx context.Context, entries ...history.AuditEntry) {
 	if err := a.history.AddAudit(ctx, entries...); err != nil {
 		e := entries[0]
+		if a.waiting.add(entries) {
+			a.log.Warn("an audit entry can't be kept now; it is written later", "actor", e.Actor, "verb", e.Verb, "kind", e.Kind, "name", e.Name, "entries", len(entries), "error", err)
+			return
+		}
 		a.log.Error("an audit entry was not kept", "actor", e.Actor, "verb", e.Verb, "kind", e.Kind, "name", e.Name, "entries", len(entries), "error", err)
 	}
 }

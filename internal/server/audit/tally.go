@@ -129,8 +129,36 @@ func (a *Auditor) Run(ctx context.Context) {
 func (a *Auditor) Flush(ctx context.Context, whole bool) {
 	ctx, cancel := context.WithTimeout(ctx, historyPatience)
 	defer cancel()
-	rows := append(a.strangers.due(whole), a.often.due(whole)...)
+	rows := append(a.waiting.take(), append(a.strangers.due(whole), a.often.due(whole)...)...)
 	for chunk := range slices.Chunk(rows, 100) {
 		a.write(ctx, chunk...)
 	}
+}
+
+// maxWaiting bounds the entries that wait for a history which has no room.
+const maxWaiting = 10_000
+
+// waiting are entries that could not be written.
+type waiting struct {
+	mu   sync.Mutex
+	rows []history.AuditEntry
+}
+
+// add keeps them; false: there are too many already.
+func (w *waiting) add(rows []history.AuditEntry) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.rows)+len(rows) > maxWaiting {
+		return false
+	}
+	w.rows = append(w.rows, rows...)
+	return true
+}
+
+func (w *waiting) take() []history.AuditEntry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rows := w.rows
+	w.rows = nil
+	return rows
 }

@@ -74,6 +74,8 @@ func (s *Zones) presenter(ctx context.Context) (func(api.Object) api.Object, err
 		count := by[z.Meta.Name]
 		z.Status.Nodes, z.Status.Ready, z.Status.Devices = count.Nodes, count.Ready, count.Devices
 		switch {
+		case z.Spec.Outage:
+			z.Status.Health = api.ZoneDegraded
 		case z.Spec.Health != "":
 			z.Status.Health = z.Spec.Health
 		case z.Status.Health == "" && count.Ready < count.Nodes:

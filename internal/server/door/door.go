@@ -74,7 +74,7 @@ func (d *Door) present(ctx context.Context, c *rest.Call) (*access.Caller, error
 	if secret == "" {
 		return nil, ErrWho
 	}
-	if err := sameOrigin(c.R, !reads(c.R.Method)); err != nil {
+	if err := sameOrigin(c.R, !reads(c.R.Method) || c.R.Header.Get("Upgrade") != ""); err != nil {
 		return nil, err
 	}
 	who, err := d.authenticate(ctx, secret, api.UseSession)

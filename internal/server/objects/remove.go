@@ -15,6 +15,7 @@ import (
 // remove deletes. What a controller looks after only gets its mark here: the controller ends its work, then
 // removes it. Other kinds go at once unless something refers to them.
 func (s *Writer) remove(ctx context.Context, c *rest.Call, row api.KindInfo) (*rest.Reply, error) {
+	ctx = store.Urgent(ctx) // it makes room
 	name := c.R.PathValue("name")
 	c.Note.Names(row.Kind, name)
 	f, err := s.Resolve(ctx, c, row, name)

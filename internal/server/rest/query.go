@@ -166,7 +166,7 @@ func (p Param) check(given []string) ([]string, fault.Text) {
 		}
 		if p.Form == FormList {
 			for part := range strings.SplitSeq(v, ",") {
-				if part = strings.TrimSpace(part); part != "" {
+				if part = strings.TrimSpace(part); part != "" || len(p.Enum) > 0 {
 					all = append(all, part)
 				}
 			}

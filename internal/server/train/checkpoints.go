@@ -23,7 +23,7 @@ func checkpointsSchema(reg *rest.Schemas) *huma.Schema {
 
 // States serves checkpoints: what of the ranks' states outlives them.
 type States struct {
-	*Desk
+	desk    *Desk
 	gate    *Gate
 	origins *Origins
 	saved   Checkpoints // nil: there are none
@@ -34,7 +34,7 @@ type States struct {
 }
 
 func NewStates(d *Desk, g *Gate, imports Imports, st *stream.Streams, a *audit.Auditor, l limit.Limits) *States {
-	return &States{Desk: d, gate: g, origins: g.origins, saved: g.origins.saved, imports: imports, streams: st, auditor: a, limits: l}
+	return &States{desk: d, gate: g, origins: g.origins, saved: g.origins.saved, imports: imports, streams: st, auditor: a, limits: l}
 }
 
 // Routes are about the checkpoints of a task.
@@ -48,7 +48,7 @@ func (s *States) Routes(reg *rest.Schemas) []*rest.Route {
 
 // checkpoints lists what of a task outlives its processes, oldest first.
 func (s *States) checkpoints(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (s *States) pinCheckpoint(ctx context.Context, c *rest.Call) (*rest.Reply, 
 	if err := c.ReadJSON(&wish, "step, unpin"); err != nil {
 		return nil, err
 	}
-	_, task, err := s.taskToChange(ctx, c)
+	_, task, err := s.desk.taskToChange(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *States) verifyCheckpoints(ctx context.Context, c *rest.Call) (*rest.Rep
 	if err := c.ReadJSON(&wish, "step"); err != nil {
 		return nil, err
 	}
-	_, task, err := s.taskToChange(ctx, c)
+	_, task, err := s.desk.taskToChange(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (s *States) imageRoute(row api.KindInfo, one string) *rest.Route {
 
 // readRank sends one rank's state, from the shared store where that has it, else from a node's disk that this machine has.
 func (s *States) readRank(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (s *States) importRoutes(reg *rest.Schemas, row api.KindInfo, one string) [
 
 // awaiting is a task that the caller may bring a checkpoint to.
 func (s *States) awaiting(ctx context.Context, c *rest.Call) (*api.TrainingTask, error) {
-	_, task, err := s.taskToChange(ctx, c)
+	_, task, err := s.desk.taskToChange(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (s *States) importCheckpoint(ctx context.Context, c *rest.Call) (*rest.Repl
 	}
 	c.Note.Before(task)
 	var refused error
-	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {
+	next, rev, err := s.desk.edit(ctx, task, func(t *api.TrainingTask) bool {
 		if refused = waits(t); refused != nil {
 			return false
 		}

@@ -36,7 +36,7 @@ var logParams = []rest.Param{
 
 // Logs serves the logs of tasks.
 type Logs struct {
-	*Desk
+	desk     *Desk
 	book     LogReader
 	tasks    *tracker.Tracker
 	live     Live
@@ -47,7 +47,7 @@ type Logs struct {
 }
 
 func NewLogs(d *Desk, book LogReader, tasks *tracker.Tracker, live Live, st *stream.Streams, a *audit.Auditor, log *slog.Logger, handOver time.Duration) *Logs {
-	return &Logs{Desk: d, book: book, tasks: tasks, live: live, streams: st, auditor: a, log: log, handOver: handOver}
+	return &Logs{desk: d, book: book, tasks: tasks, live: live, streams: st, auditor: a, log: log, handOver: handOver}
 }
 
 // Routes are the one of a task's log.
@@ -81,7 +81,7 @@ func logEvents(reg *rest.Schemas) *huma.Schema {
 // read streams a task's log as text, or as events where asked for. A followed log ends by itself
 // once the task has finished and its replicas have handed everything over.
 func (s *Logs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	f, task, err := s.task(ctx, c)
+	f, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Logs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 // which is a filter; with tail it means the current attempt, so that the count is right.
 func (s *Logs) options(c *rest.Call, task *api.TrainingTask) (logbook.ReadOptions, string) {
 	opts := logbook.ReadOptions{
-		Tail: int(c.Query.Number("tail")), Since: c.Query.Moment("since", s.clock.Now()), Follow: c.Query.Yes("follow"),
+		Tail: int(c.Query.Number("tail")), Since: c.Query.Moment("since", s.desk.clock.Now()), Follow: c.Query.Yes("follow"),
 	}
 	replica := c.Query.Text("replica")
 	if strings.HasPrefix(replica, task.Meta.ID+"-") {
@@ -290,25 +290,25 @@ func (s *Logs) untilDone(ctx context.Context, task *api.TrainingTask, done chan<
 		case <-ctx.Done():
 			return
 		case <-moved:
-		case <-s.clock.After(5 * time.Second): // in case nobody counts
+		case <-s.desk.clock.After(5 * time.Second): // in case nobody counts
 		}
 	}
-	deadline := s.clock.Now().Add(s.handOver)
-	for s.handingOver(ctx, task.Meta.ID) && s.clock.Now().Before(deadline) {
+	deadline := s.desk.clock.Now().Add(s.handOver)
+	for s.handingOver(ctx, task.Meta.ID) && s.desk.clock.Now().Before(deadline) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-moved:
-		case <-s.clock.After(100 * time.Millisecond):
+		case <-s.desk.clock.After(100 * time.Millisecond):
 		}
 	}
 	close(done)
 }
 
 func (s *Logs) finished(ctx context.Context, id string) bool {
-	o, err := store.WorkByID(ctx, s.truth, id, 0)
-	if fault.Is(err, fault.NotFound) && s.truth.Newest() > 0 {
-		o, err = store.WorkByID(ctx, s.truth, id, s.truth.Newest())
+	o, err := store.WorkByID(ctx, s.desk.truth, id, 0)
+	if fault.Is(err, fault.NotFound) && s.desk.truth.Newest() > 0 {
+		o, err = store.WorkByID(ctx, s.desk.truth, id, s.desk.truth.Newest())
 	}
 	if err != nil {
 		return fault.Is(err, fault.NotFound)

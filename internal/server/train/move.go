@@ -33,18 +33,18 @@ func (s *Verbs) moveRoute(reg *rest.Schemas, row api.KindInfo, one string) *rest
 }
 
 func (s *Verbs) moveTask(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	f, task, err := s.task(ctx, c)
+	f, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.judge.MayAbout(ctx, c.Who, "moveTask", task); err != nil {
+	if err := s.desk.judge.MayAbout(ctx, c.Who, "moveTask", task); err != nil {
 		return nil, err
 	}
 	var wish MoveWish
 	if err := c.ReadJSON(&wish, "zone, nodes, away, preview"); err != nil {
 		return nil, err
 	}
-	if wish.Zone, err = cluster.ZoneNamed(ctx, s.truth, wish.Zone); err != nil {
+	if wish.Zone, err = cluster.ZoneNamed(ctx, s.desk.truth, wish.Zone); err != nil {
 		return nil, err
 	}
 	if err := s.checkMove(ctx, wish); err != nil {
@@ -91,7 +91,7 @@ func (s *Verbs) checkMove(ctx context.Context, wish MoveWish) error {
 		if !api.IsName(name) {
 			return refuse.Invalid(path, fault.T("%q is no name.", "%q 不是合法名称。", refuse.Clip(name, 64)))
 		}
-		_, err := s.truth.Find(ctx, api.Key{Kind: kind, Name: name}, 0)
+		_, err := s.desk.truth.Find(ctx, api.Key{Kind: kind, Name: name}, 0)
 		if fault.Is(err, fault.NotFound) {
 			return refuse.Invalid(path, fault.T("%q does not exist.", "%q 不存在。", name))
 		}
@@ -122,7 +122,7 @@ func (s *Verbs) withoutOthers(ctx context.Context, c *rest.Call, e Explanation) 
 	}
 	for i := range e.Moves {
 		m := &e.Moves[i]
-		ok, err := s.judge.MayRead(ctx, c.Who, &api.TrainingTask{Meta: api.Meta{Project: m.Project, Name: m.Name}})
+		ok, err := s.desk.judge.MayRead(ctx, c.Who, &api.TrainingTask{Meta: api.Meta{Project: m.Project, Name: m.Name}})
 		if err != nil {
 			return e, err
 		}

@@ -1,13 +1,16 @@
 package train
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/audit"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
@@ -17,20 +20,22 @@ import (
 
 // Outputs serves the files that tasks left.
 type Outputs struct {
-	*Desk
+	desk    *Desk
 	blob    blob.Store
 	streams *stream.Streams
 	auditor *audit.Auditor
 }
 
 func NewOutputs(d *Desk, b blob.Store, st *stream.Streams, a *audit.Auditor) *Outputs {
-	return &Outputs{Desk: d, blob: b, streams: st, auditor: a}
+	return &Outputs{desk: d, blob: b, streams: st, auditor: a}
 }
 
 // Routes are about the files of a task.
 func (s *Outputs) Routes(reg *rest.Schemas) []*rest.Route {
 	both := []rest.Param{rest.ParamProject, rest.ParamRevision}
-	bytesOf := readRoute("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.read)
+	bytesOf := readRoute("outputs/{path...}", "readTaskOutput", "The bytes of one output, verified as they are read; ranges are served.", append([]rest.Param{
+		{Name: "unverified", Form: rest.FormBool, Doc: "Take the bytes as they are on disk, damaged or not."},
+	}, both...), nil, s.read)
 	bytesOf.Media, bytesOf.Verb, bytesOf.Look = "application/octet-stream", "read-output", true
 	return []*rest.Route{
 		readRoute("outputs", "listTaskOutputs", "The files the task left.", append([]rest.Param{
@@ -52,7 +57,7 @@ type OutputFiles struct {
 }
 
 func (s *Outputs) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func (s *Outputs) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 // read serves bytes that a user made. They never act in the console's name: always a
 // download, never sniffed, never a document.
 func (s *Outputs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +95,7 @@ func (s *Outputs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	if blob.CheckKey(key) != nil {
 		return nil, noOutput(file)
 	}
-	r, info, err := s.blob.Open(ctx, key)
+	r, info, err := openOutput(ctx, s.blob, key, c.Query.Yes("unverified"))
 	if fault.Is(err, fault.NotFound) {
 		return nil, noOutput(file)
 	} else if err != nil {
@@ -105,9 +110,13 @@ func (s *Outputs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	s.auditor.RememberRead(c, file)
 	w := &ranged{Patient: c.Patient()}
 	http.ServeContent(w, c.R, "", info.Modified, r)
-	if err := c.WasCut(); err != nil {
-		return nil, err // the connection is cut: a short file must not look whole
+	if err := cmp.Or(c.WasCut(), r.Err()); err != nil {
+		for _, name := range []string{"Content-Length", "Content-Range", "Content-Disposition", "Last-Modified", "Accept-Ranges"} {
+			h.Del(name) // those of the file
+		}
+		return nil, err // the connection is cut where the answer has begun: a short file must not look whole
 	}
+	w.begin()
 	switch w.refused {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return nil, fault.New(fault.BadRange, "BadRange", fault.T("The file has %d bytes; the range asked for is not in it.", "文件共 %d 字节，不包含所请求的范围。", info.Size))
@@ -120,10 +129,31 @@ func (s *Outputs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	return nil, nil
 }
 
-// ranged holds back the library's own words about what cannot be served: refusals have one shape.
+// readable is an output that says why reading it ended early.
+type readable interface {
+	io.ReadSeekCloser
+	Err() error
+}
+
+// asIs is an output that nobody verifies.
+type asIs struct{ io.ReadSeekCloser }
+
+func (asIs) Err() error { return nil }
+
+func openOutput(ctx context.Context, b blob.Store, key string, unverified bool) (readable, blob.Info, error) {
+	if unverified {
+		r, info, err := b.Open(ctx, key)
+		return asIs{r}, info, err
+	}
+	return sealed.Open(ctx, b, key)
+}
+
+// ranged holds back the library's own words about what cannot be served: refusals have one shape. The answer begins with
+// its first byte, so that a file whose first bytes are bad is refused in words.
 type ranged struct {
 	rest.Patient
 	refused int // status
+	waiting int // status
 }
 
 func (w *ranged) WriteHeader(status int) {
@@ -131,13 +161,22 @@ func (w *ranged) WriteHeader(status int) {
 		w.refused = status
 		return
 	}
-	w.Patient.WriteHeader(status)
+	w.waiting = status
+}
+
+// begin sends the status, where there is one to send.
+func (w *ranged) begin() {
+	if w.waiting != 0 {
+		w.Patient.WriteHeader(w.waiting)
+		w.waiting = 0
+	}
 }
 
 func (w *ranged) Write(b []byte) (int, error) {
 	if w.refused != 0 {
 		return len(b), nil
 	}
+	w.begin()
 	return w.Patient.Write(b)
 }
 

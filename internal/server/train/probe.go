@@ -83,11 +83,11 @@ func (s *Verbs) probeTask(ctx context.Context, c *rest.Call, id string, read fun
 	if err := read(); err != nil {
 		return nil, err
 	}
-	f, task, err := s.task(ctx, c)
+	f, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.judge.MayAbout(ctx, c.Who, id, task); err != nil {
+	if err := s.desk.judge.MayAbout(ctx, c.Who, id, task); err != nil {
 		return nil, err
 	}
 	if wish.Rank < 0 {

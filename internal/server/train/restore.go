@@ -30,7 +30,7 @@ func (s *States) restoreTask(ctx context.Context, c *rest.Call) (*rest.Reply, er
 	if err := c.ReadJSON(&wish, "step, stop"); err != nil {
 		return nil, err
 	}
-	f, task, err := s.taskToChange(ctx, c)
+	f, task, err := s.desk.taskToChange(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +58,13 @@ func (s *States) restoreTask(ctx context.Context, c *rest.Call) (*rest.Reply, er
 	}
 	c.Note.Before(task)
 	var refused error
-	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {
+	next, rev, err := s.desk.edit(ctx, task, func(t *api.TrainingTask) bool {
 		if refused = mayRewind(t, wish); refused != nil {
 			return false
 		}
 		t.Spec.Stop = false
 		t.Spec.Restore = &api.Rewind{
-			Name: found.Name, Step: found.Step, Attempt: t.Status.Attempt, Generation: t.Status.Generation, At: s.clock.Now().UTC(),
+			Name: found.Name, Step: found.Step, Attempt: t.Status.Attempt, Generation: t.Status.Generation, At: s.desk.clock.Now().UTC(),
 		}
 		return true
 	})

@@ -9,7 +9,9 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
@@ -150,6 +152,7 @@ type Leftovers struct {
 	Blob   blob.Store
 	Saved  Checkpoints   // nil: there are none
 	Stored tenant.Stored // nil: nobody counts bytes
+	Points history.Metrics
 }
 
 // Erase deletes all of them; it may be said again.
@@ -157,11 +160,11 @@ func (l *Leftovers) Erase(ctx context.Context, id string) error {
 	if err := l.Logs.Delete(ctx, id); err != nil {
 		return err
 	}
-	if err := l.Blob.Delete(ctx, "outputs/"+id+"/"); err != nil {
+	if err := sealed.Delete(ctx, l.Blob, "outputs/"+id+"/"); err != nil {
 		return err
 	}
-	if l.Saved == nil {
-		return nil
+	if err := l.Points.ForgetPoints(ctx, id); err != nil || l.Saved == nil {
+		return err
 	}
 	return l.Saved.Erase(ctx, id)
 }

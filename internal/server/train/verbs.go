@@ -20,7 +20,7 @@ import (
 
 // Verbs serves what people do with a training task, and ask about it.
 type Verbs struct {
-	*Desk
+	desk    *Desk
 	writer  *objects.Writer
 	history history.History
 	events  *report.Events
@@ -28,7 +28,7 @@ type Verbs struct {
 }
 
 func NewVerbs(d *Desk, w *objects.Writer, e *report.Events, live Live) *Verbs {
-	return &Verbs{Desk: d, writer: w, history: d.finder.History, events: e, live: live}
+	return &Verbs{desk: d, writer: w, history: d.finder.History, events: e, live: live}
 }
 
 type cloneBody struct {
@@ -68,7 +68,7 @@ func readRoute(verb, id, summary string, query []rest.Param, data *huma.Schema, 
 }
 
 func (s *Verbs) stopTask(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	f, task, err := s.taskToChange(ctx, c)
+	f, task, err := s.desk.taskToChange(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *Verbs) stopTask(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 		return nil, err
 	}
 	c.Note.Before(task)
-	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {
+	next, rev, err := s.desk.edit(store.Urgent(ctx), task, func(t *api.TrainingTask) bool {
 		if t.Spec.Stop || t.Status.Phase.Finished() && !t.Spec.Restore.Due(t.Status.Attempt) {
 			return false
 		}
@@ -105,7 +105,7 @@ func (s *Verbs) stopTask(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 }
 
 func (s *Verbs) cloneTask(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (s *Verbs) cloneTask(ctx context.Context, c *rest.Call) (*rest.Reply, error
 }
 
 func (s *Verbs) why(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	f, task, err := s.task(ctx, c)
+	f, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func written(task *api.TrainingTask) Explanation {
 }
 
 func (s *Verbs) replicas(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	f, task, err := s.task(ctx, c)
+	f, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func momentOf(t time.Time) *time.Time {
 }
 
 func (s *Verbs) taskEvents(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}

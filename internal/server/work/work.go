@@ -30,6 +30,10 @@ type Row struct {
 	Begin func(o api.Work, reason string, why fault.Text)
 	// Change takes over into next what may change of an object, and refuses the rest. Who changes it may write it.
 	Change func(next, current, given api.Work) error
+	// Private: only its owner and administrators change or delete it, whatever the project.
+	Private bool
+	// Verbs are what people do with it beside changing it.
+	Verbs []Verb
 	// Example is the manifest that the document shows.
 	Example map[string]any
 }
@@ -75,7 +79,10 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 				Begin: func(reason string, why fault.Text) { r.Begin(o, reason, why) },
 			}, dry)
 		},
-		Change: func(_ context.Context, _ *rest.Call, a *objects.Alteration) func() error {
+		Change: func(_ context.Context, c *rest.Call, a *objects.Alteration) func() error {
+			if err := r.May(c.Who, a.Current); err != nil {
+				return func() error { return err }
+			}
 			err := r.Change(a.Next.(api.Work), a.Current.(api.Work), a.Given.(api.Work))
 			return func() error { return err }
 		},
@@ -83,8 +90,21 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 			w := o.(api.Work).Workload()
 			return w.Queue, string(w.Phase)
 		}},
-		Remove: objects.Removing{Mark: s.markDeleted, Bytes: s.Left.Erase, Forgotten: s.Left.Forget},
+		Remove: objects.Removing{Mark: func(ctx context.Context, c *rest.Call, o api.Object) (*rest.Reply, error) {
+			if err := r.May(c.Who, o); err != nil {
+				return nil, err
+			}
+			return s.markDeleted(ctx, c, o)
+		}, Bytes: s.Left.Erase, Forgotten: s.Left.Forget},
 	}
+}
+
+// May refuses who may not change an object of the kind although the project's members may.
+func (r *Row) May(who *access.Caller, o api.Object) error {
+	if owner := o.GetMeta().Owner; r.Private && owner != who.Name() && who.Role() != api.RoleAdmin {
+		return fault.New(fault.Forbidden, "NotOwner", fault.T("It belongs to %s; only its owner may do this.", "该对象属于 %s，只有其所有者可以执行此操作。", owner))
+	}
+	return nil
 }
 
 // markDeleted has the controller end work and remove it.
@@ -109,13 +129,14 @@ func (s *Works) markDeleted(ctx context.Context, c *rest.Call, o api.Object) (*r
 		c.Note.After(o)
 		return &rest.Reply{Message: fault.T("It is being deleted", "正在删除"), Data: o, Revision: o.GetMeta().Revision}, nil
 	}
-	return nil, fault.New(fault.Conflict, "Stale", fault.T("It changes all the time; try again.", "该对象频繁变化，请重试。"))
+	return nil, errBusy
 }
 
 // Routes are the questions about one of each kind: why it is where it is, its replicas, its events.
 func (s *Works) Routes(reg *rest.Schemas, rules *access.Rules) (out []*rest.Route) {
 	for _, r := range s.Rows {
 		out = append(out, s.routes(reg, rules, api.MustInfo(r.Kind))...)
+		out = append(out, s.verbs(&r, reg, rules, api.MustInfo(r.Kind))...)
 	}
 	return out
 }

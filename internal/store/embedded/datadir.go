@@ -26,7 +26,8 @@ const (
 	//
 	//	2: queues name their projects, launchers report where they are, audit is a chain
 	//	3: placements bear their owners' ids: an older version would not find them, and start what runs again
-	Format = 3
+	//	4: a replica's records have times by the machine's own clock, and say what its launcher hears: an older version refuses them
+	Format = 4
 
 	lockFile   = "lock"
 	formatFile = "format"
@@ -64,6 +65,9 @@ func OpenDataDir(dir string) (*DataDir, error) {
 	if err != nil {
 		return nil, err
 	}
+	if known {
+		lighten(abs)
+	}
 	lock, err := takeLock(abs)
 	if err != nil {
 		return nil, err
@@ -76,14 +80,42 @@ func OpenDataDir(dir string) (*DataDir, error) {
 	return d, nil
 }
 
+// startRoom is what a start needs, beside what the store has of its own.
+const startRoom, startNames = 24 << 20, 16
+
+// lighten throws ballast away where the disk is so full that nothing could start: a server that does not run ends no task.
+func lighten(dir string) {
+	room, err := RoomOf(dir)
+	if err != nil {
+		return
+	}
+	b := ballastOf(dir)
+	if room.Free < startRoom {
+		b.Release(startRoom - room.Free)
+	}
+	if room.Names > 0 && room.FreeNames < startNames {
+		b.ReleaseNames(startNames)
+	}
+}
+
 // Path is the folder, absolute.
 func (d *DataDir) Path() string { return d.path }
 
 // Etcd is where the embedded store lives.
 func (d *DataDir) Etcd() string { return filepath.Join(d.path, etcdFolder) }
 
-// Free is how many bytes this user can still write there; the store asks before each write.
-func (d *DataDir) Free() (uint64, error) { return DiskFree(d.path) }
+// Free is how many bytes this user can still write there; the store asks before each write. Where the file system has
+// hardly a name left for another file it is 0: the store's next log is a file.
+func (d *DataDir) Free() (uint64, error) {
+	room, err := RoomOf(d.path)
+	if err == nil && room.Names > 0 && room.FreeNames < min(fewNames, room.Names/16) {
+		return 0, nil
+	}
+	return uint64(room.Free), err
+}
+
+// fewNames is where ordinary writes are refused.
+const fewNames = 256
 
 // Close gives the folder back.
 func (d *DataDir) Close() error { return d.lock.Close() }

@@ -28,8 +28,23 @@ func diskFull(dir string, cause error) *fault.Error {
 		WithHint(fault.T("Free some space and start again.", "请释放磁盘空间后重新启动。")).Because(cause)
 }
 
+// DiskFailing is a disk that answers with errors of its own: nothing that it holds can be trusted to be written.
+func DiskFailing(dir string, cause error) *fault.Error {
+	return fault.New(fault.Unavailable, "DiskFailing", fault.T(
+		"The disk of %s reports errors (%v): it can't be written any more.", "%s 所在磁盘报告错误（%v）：无法继续写入。", dir, cause)).
+		WithHint(fault.T("Look at the kernel's log (dmesg) and the disk; then start again, or restore the newest backup on another disk.",
+			"请查看内核日志（dmesg）并检查磁盘；然后重新启动，或在另一块磁盘上恢复最近的备份。")).Because(cause)
+}
+
+// IsFailing says that an error is the disk's own.
+func IsFailing(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ESHUTDOWN) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.Errno(117)) // EUCLEAN
+}
+
 func folderFault(dir string, err error) *fault.Error {
 	switch {
+	case IsFailing(err):
+		return DiskFailing(dir, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return diskFull(dir, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -66,6 +81,9 @@ func runFault(dir string, err error) *fault.Error {
 func asFull(dir string, err error) *fault.Error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return diskFull(dir, err)
+	}
+	if IsFailing(err) {
+		return DiskFailing(dir, err)
 	}
 	return nil
 }

@@ -4,11 +4,13 @@ import {
   type QueryClient,
   useInfiniteQuery,
   useMutation,
+  useQueries,
   useQuery,
   useQueryClient,
 } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
+import type { CurveWish } from "../curves";
 import { joinLines, type LogLine, type RawLine } from "../log";
 import type { Packed } from "../pack";
 import { byCookie, entered, forget, keep, leave, signedIn } from "../session";
@@ -54,6 +56,8 @@ export const keys = {
   events: (name: string) => ["task", name, "events"] as const,
   outputs: (name: string) => ["task", name, "outputs"] as const,
   replicas: (name: string) => ["task", name, "replicas"] as const,
+  curveNames: (name: string) => ["task", name, "metrics"] as const,
+  curve: (name: string, wish: CurveWish) => ["task", name, "metrics", wish] as const,
 };
 
 type TaskPage = { items: Task[]; next?: string; revision?: number };
@@ -378,6 +382,47 @@ export function useOutputs(name: string) {
       );
       return page.items ?? [];
     },
+  });
+}
+
+/** How often curves of a task that runs are read again. */
+const curvesEvery = 5000;
+
+export function useCurveNames(name: string, live: boolean) {
+  return useQuery({
+    queryKey: keys.curveNames(name),
+    refetchInterval: live ? curvesEvery : false,
+    queryFn: async () => {
+      const d = await dataOf(api.GET("/api/v1/training-tasks/{name}/metrics", { params: { path: { name } } }));
+      return { items: d.items ?? [], dropped: d.dropped };
+    },
+  });
+}
+
+/** One curve of several tasks; a task that lacks it has none. */
+export function useCurves(names: string[], wish: CurveWish, live: boolean) {
+  return useQueries({
+    queries: names.map((name) => ({
+      queryKey: keys.curve(name, wish),
+      placeholderData: keepPreviousData,
+      refetchInterval: live && !wish.range ? curvesEvery : (false as const),
+      queryFn: () => {
+        const { range, by } = wish;
+        const query = {
+          name: [wish.name],
+          rank: wish.rank === "all" ? ["all"] : undefined,
+          replica: wish.rank === "all" ? ["all"] : undefined,
+          generation: wish.all ? "all" : undefined,
+          by,
+          points: 1000,
+          ...(range && by === "step" ? { fromStep: range.from, toStep: range.to } : {}),
+          ...(range && by === "time"
+            ? { since: new Date(range.from).toISOString(), until: new Date(range.to).toISOString() }
+            : {}),
+        };
+        return dataOf(api.GET("/api/v1/training-tasks/{name}/metrics/points", { params: { path: { name }, query } }));
+      },
+    })),
   });
 }
 

@@ -226,6 +226,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/fault": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Drill: act as if a device had this fault. It is closed, what runs on it saves and leaves, it is tested, and returns or is kept out. */
+        post: operations["faultNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Test devices that were closed for a fault again: they were repaired. */
+        post: operations["testNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -755,6 +789,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The curves of the task: what ranks report or print, step times, use of devices, cores and memory. */
+        get: operations["listTaskMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{name}/metrics/points": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Points of chosen curves. Where there are more than asked for, the lowest and highest of each part stay. */
+        get: operations["readTaskMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/move": {
         parameters: {
             query?: never;
@@ -796,7 +864,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The bytes of one output; ranges are served. */
+        /** The bytes of one output, verified as they are read; ranges are served. */
         get: operations["readTaskOutput"];
         put?: never;
         post?: never;
@@ -1567,6 +1635,11 @@ export interface components {
             folder?: string;
             /** @description Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded. */
             from?: components["schemas"]["CheckpointFrom"];
+            /**
+             * @description auto: scripts with Transformers, Lightning or Accelerate save in memory every few steps and go on from there, unchanged: model, optimizer, scheduler, scaler, random numbers and the place in the data. Other scripts are not touched.
+             * @enum {string}
+             */
+            instant?: "auto";
             /** @description The disks of the nodes: survives processes and launchers, not the node. */
             local?: components["schemas"]["CheckpointTier"];
             /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
@@ -1596,6 +1669,43 @@ export interface components {
         CredentialRef: {
             secret: string;
         };
+        Curve: {
+            /**
+             * Format: int64
+             * @description The newest one in it.
+             */
+            generation: number;
+            name: string;
+            notFinite?: components["schemas"]["NotFinite"][] | null;
+            /** Format: int64 */
+            rank?: number;
+            /** @description role-index, where it is of a whole replica. */
+            replica?: string;
+            role: string;
+            steps: number[] | null;
+            /**
+             * Format: int64
+             * @description Points of the curve that are not kept any more: of such long ones, lowest and highest are.
+             */
+            thinned?: number;
+            /** @description Unix milliseconds. */
+            times: number[] | null;
+            /**
+             * Format: int64
+             * @description Points in the span; those that are not here lie between the lowest and highest beside them.
+             */
+            total: number;
+            /** @description null where it is no finite number: notFinite says which. */
+            values: (number | null)[] | null;
+        };
+        CurveName: {
+            generations: number[] | null;
+            name: string;
+            /** @description That have it; none where it is of whole replicas. */
+            ranks?: number[] | null;
+            /** @description role-index; that have it. */
+            replicas: string[] | null;
+        };
         DataPlace: {
             /**
              * @description As 2Ti.
@@ -1606,6 +1716,8 @@ export interface components {
             zones: string[] | null;
         };
         Device: {
+            /** @description Its PCI address. */
+            bus?: string;
             /** Format: int64 */
             index: number;
             /** @description Devices of one island share a fast link. */
@@ -1620,6 +1732,128 @@ export interface components {
             uuid?: string;
             vendor?: string;
             virtual?: boolean;
+        };
+        DeviceCondition: {
+            /** @description watch, test, reset or restart. */
+            action: string;
+            /** @description lost, silent, ecc, pages, rows, recovery, throttle, nvlink, pcie, or xid-N. */
+            kind: string;
+            message?: components["schemas"]["Text"];
+            /** Format: date-time */
+            since: string;
+            /**
+             * Format: int64
+             * @description How many, where it is counted.
+             */
+            value?: number;
+        };
+        DeviceCounts: {
+            /**
+             * Format: int64
+             * @description Memory errors that could not be corrected, since the driver was loaded.
+             */
+            ecc?: number;
+            /**
+             * Format: int64
+             * @description Uncorrected errors of its PCIe link that were not fatal.
+             */
+            errors?: number;
+            /**
+             * Format: int64
+             * @description Fatal errors of its PCIe link.
+             */
+            fatal?: number;
+            /**
+             * Format: int64
+             * @description NVLink recoveries that failed or were needed.
+             */
+            nvlink?: number;
+            /**
+             * Format: int64
+             * @description Memory pages retired for errors that could not be corrected.
+             */
+            pages?: number;
+            /**
+             * Format: int64
+             * @description Memory rows remapped for errors that could not be corrected.
+             */
+            rows?: number;
+        };
+        DeviceFault: {
+            action: string;
+            /** Format: date-time */
+            at: string;
+            /** @description The device took work until then: this one closed it. */
+            closed?: boolean;
+            kind: string;
+            message?: components["schemas"]["Text"];
+            /** @description driver, kernel, or drill. */
+            source: string;
+        };
+        DeviceHealth: {
+            /**
+             * Format: date-time
+             * @description Since when it takes no work; absent while it does.
+             */
+            closedAt?: string;
+            /** @description What is wrong with it now. */
+            conditions?: components["schemas"]["DeviceCondition"][] | null;
+            /** @description The counters of the device that were dealt with; what is above is news. */
+            counted?: components["schemas"]["DeviceCounts"];
+            /** Format: int64 */
+            device: number;
+            /** @description Its faults, the newest last; at most 16. */
+            faults?: components["schemas"]["DeviceFault"][] | null;
+            /** @description The last line of the kernel's log about it that was dealt with. */
+            log?: components["schemas"]["LogMark"];
+            /**
+             * Format: date-time
+             * @description When its machine was started again, or a test was asked for, since it was closed.
+             */
+            mendedAt?: string;
+            message?: components["schemas"]["Text"];
+            /**
+             * Format: date-time
+             * @description The last order about it that was dealt with.
+             */
+            ordered?: string;
+            /** @description The kind of fault that closed it; empty while it is open. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When the state began.
+             */
+            since: string;
+            /** @description open, closed (what stands on it leaves), testing, or out (kept out). */
+            state: string;
+            /** @description The last test. */
+            test?: components["schemas"]["DeviceTest"];
+            /**
+             * Format: int64
+             * @description How many faults it had so far.
+             */
+            total?: number;
+        };
+        DeviceOrder: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            device: number;
+            /** @description Of a drill: the fault is over when the device is tested, so that it returns. */
+            heal?: boolean;
+            /** @description Of a drill: the fault. */
+            kind?: string;
+            /** @description fault (a drill), test, or return. */
+            order: string;
+        };
+        DeviceTest: {
+            /** Format: date-time */
+            at: string;
+            /** @description computed (something was computed on it), tested (the driver was asked), virtual, or untested. */
+            how?: string;
+            /** @description What was wrong. */
+            message?: components["schemas"]["Text"];
+            passed: boolean;
         };
         Distributed: {
             enabled?: boolean;
@@ -2016,6 +2250,12 @@ export interface components {
             /** Format: date-time */
             time: string;
         };
+        LogMark: {
+            /** @description The boot id of that kernel. */
+            boot?: string;
+            /** Format: int64 */
+            sequence?: number;
+        };
         Loss: {
             /** @description The node, rack, leaf or zone of a node had two faults: others are looked for outside of it first. */
             around?: string;
@@ -2152,6 +2392,17 @@ export interface components {
             spec: components["schemas"]["NodeSpec"];
             status?: components["schemas"]["NodeStatus"];
         };
+        NodeFaultWish: {
+            /**
+             * Format: int64
+             * @description By index, from 0.
+             */
+            device: number;
+            /** @description The fault is over when the device is tested, so that it returns; else it is kept out. */
+            heal?: boolean;
+            /** @description lost, silent, ecc, pages, rows, recovery, throttle, nvlink, pcie, or xid-N. */
+            kind: string;
+        };
         NodePart: {
             deviceType?: string;
             /** Format: int64 */
@@ -2171,6 +2422,8 @@ export interface components {
              * @example 500m
              */
             cpu: string;
+            /** @description What operators want of single devices: drills, tests, returns; the newest of each. */
+            deviceOrders?: components["schemas"]["DeviceOrder"][] | null;
             devices?: components["schemas"]["Device"][] | null;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -2194,6 +2447,13 @@ export interface components {
         };
         NodeStatus: {
             bootId?: string;
+            /** @description Devices that are, or were, not well: why they are closed, and what they had. */
+            devices?: components["schemas"]["DeviceHealth"][] | null;
+            /**
+             * Format: int64
+             * @description Faults of its devices within the last day; the planner prefers nodes without.
+             */
+            failures?: number;
             /** @description Launchers of other versions than the server's that still run here; each stays as it is until its replica ends. */
             launchers?: components["schemas"]["LauncherVersion"][] | null;
             limits?: string;
@@ -2207,6 +2467,15 @@ export interface components {
             node: string;
             /** @description Indexes of the devices that a task has, in order. */
             used: number[] | null;
+        };
+        NotFinite: {
+            /**
+             * Format: int64
+             * @description Index in values.
+             */
+            at: number;
+            /** @enum {string} */
+            is: "NaN" | "Infinity" | "-Infinity";
         };
         Outage: {
             /** @description The first to be served first; at most 1000. */
@@ -4589,6 +4858,97 @@ export interface operations {
         };
     };
     drainNode: {
+        parameters: {
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    faultNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeFaultWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    testNode: {
         parameters: {
             query?: {
                 /** @description Only this device, by index; the whole node when absent. */
@@ -7102,6 +7462,124 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    listTaskMetrics: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            /**
+                             * Format: int64
+                             * @description Points that launchers had no room for while no server was there.
+                             */
+                            dropped: number;
+                            items: components["schemas"]["CurveName"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readTaskMetrics: {
+        parameters: {
+            query?: {
+                /** @description Of curves; repeatable. */
+                name?: string[];
+                /** @description Of ranks, or all; the lowest that has the curve when absent. */
+                rank?: string[];
+                /** @description role-index, or all: of curves of whole replicas; the first that has the curve when absent. */
+                replica?: string[];
+                /** @description newest (steps that were made again are those of the last time), all (each generation is a curve), or a number. */
+                generation?: string;
+                by?: "step" | "time";
+                fromStep?: number;
+                toStep?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                until?: string;
+                /** @description At most about so many of each curve. */
+                points?: number;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Curve"][];
+                            /**
+                             * Format: int64
+                             * @description Curves that were chosen too and are not in this answer, which has at most 32.
+                             */
+                            left: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     moveTask: {
         parameters: {
             query?: {
@@ -7211,6 +7689,8 @@ export interface operations {
     readTaskOutput: {
         parameters: {
             query?: {
+                /** @description Take the bytes as they are on disk, damaged or not. */
+                unverified?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Read at least this revision. */

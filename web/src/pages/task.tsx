@@ -16,6 +16,7 @@ import { Stop } from "../parts/stop";
 import { Wish } from "../parts/task-row";
 
 const Checkpoints = lazy(() => import("../parts/checkpoints"));
+const Curves = lazy(() => import("../parts/curves"));
 const Manifest = lazy(() => import("../parts/manifest"));
 const Recovery = lazy(() => import("../parts/recovery"));
 const Use = lazy(() => import("../parts/use"));
@@ -65,6 +66,7 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
           <Tabs.Tab value="events">{t("task.events")}</Tabs.Tab>
           <Tabs.Tab value="outputs">{t("task.outputs")}</Tabs.Tab>
           <Tabs.Tab value="replicas">{t("task.replicas")}</Tabs.Tab>
+          <Tabs.Tab value="curves">{t("curves.tab")}</Tabs.Tab>
           <Tabs.Tab value="use">{t("use.tab")}</Tabs.Tab>
           <Tabs.Tab value="checkpoints">{t("checkpoints.tab")}</Tabs.Tab>
           <Tabs.Tab value="recovery">{t("recovery.tab")}</Tabs.Tab>
@@ -81,6 +83,11 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
         </Tabs.Panel>
         <Tabs.Panel value="replicas">
           <Replicas name={name} />
+        </Tabs.Panel>
+        <Tabs.Panel value="curves">
+          <Suspense fallback={<Loading />}>
+            <Curves name={name} task={task} />
+          </Suspense>
         </Tabs.Panel>
         <Tabs.Panel value="use">
           <Suspense fallback={<Loading />}>

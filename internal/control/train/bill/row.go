@@ -45,7 +45,7 @@ func priceOf(zone *api.Zone, r *history.UsageRow) float64 {
 }
 
 func closeRow(row *history.UsageRow, exit *engine.Exit) {
-	row.Stop, row.ExitCode, row.Reason = exit.At, exit.Code, exit.Reason
+	row.Stop, row.ExitCode, row.Reason = exit.Ended(row.Start), exit.Code, exit.Reason
 	row.CPUTime, row.PeakBytes = exit.CPUTime, api.Bytes(exit.PeakBytes)
 	if row.Start.IsZero() || row.Start.After(row.Stop) {
 		row.Start = row.Stop // it never ran

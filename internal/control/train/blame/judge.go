@@ -71,6 +71,10 @@ func reasonText(m *gang.Member, e *engine.Exit) fault.Text {
 		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
 	case engine.ReasonLauncherLost:
 		return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who)
+	case engine.ReasonSilent:
+		return fault.T("The launcher of %s on node %s was not heard any more while the others waited for it.", "节点 %[2]s 上 %[1]s 的启动器失去联系，其他副本在等待它。", who, m.Node)
+	case engine.ReasonNodeLost:
+		return fault.T("%s is gone with its node %s: an operator said that the machine is lost.", "%s 已随节点 %s 丢失：运维人员确认该机器已丢失。", who, m.Node)
 	case engine.ReasonLeftEarly:
 		return fault.T("%s ended with exit code 0 while other ranks still needed it.", "%s 以退出码 0 结束，而其他 rank 仍需要它。", who)
 	case engine.ReasonStartFailed:

@@ -32,7 +32,7 @@ func FaultOf(u *gang.Unit, fail *api.ReplicaFailure, now time.Time) api.PastFaul
 	for i := range u.Members {
 		if m := &u.Members[i]; string(m.Name) == fail.Replica {
 			f.Rack, f.Leaf, f.Zone = m.Rack, m.Leaf, m.Zone
-			f.Planned = m.Closed && fail.Reason == engine.ReasonLauncherLost
+			f.Planned = m.Closed && (fail.Reason == engine.ReasonLauncherLost || fail.Reason == engine.ReasonNodeLost)
 		}
 	}
 	return f

@@ -221,7 +221,7 @@ def _steps(body, name):
 
 
 def _numbers(metrics, gauges):
-    """The metrics as JSON has them. What is no finite number has no number in JSON: it is said by its name."""
+    """The metrics as JSON has them. What is no finite number has no number in JSON: it is said by its name, and 1 (not a number), 2 or 3 (infinite)."""
     out = {}
     for name, value in list(metrics.items()) + [(k, f()) for k, f in gauges.items()]:
         if value is None:
@@ -230,7 +230,7 @@ def _numbers(metrics, gauges):
         if math.isfinite(value):
             out[str(name)[:128]] = value
         else:
-            out[str(name)[:118] + ".nonfinite"] = 1.0
+            out[str(name)[:118] + ".nonfinite"] = 1.0 if math.isnan(value) else 2.0 if value > 0 else 3.0
     if len(out) > 64:
         raise ValueError("%d metrics in one report; 64 is the most" % len(out))
     return out

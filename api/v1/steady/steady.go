@@ -1,4 +1,4 @@
-package work
+package steady
 
 import (
 	"time"
@@ -23,6 +23,8 @@ type Status struct {
 	Replicas   api.ReplicaCount `json:"replicas,omitzero"`
 	ExitCode   *int             `json:"exitCode,omitempty"`
 	Zones      []string         `json:"zones,omitempty" doc:"Where it runs or ran."`
+	// Starts is how many calls of start were heard, for kinds that are started again by people.
+	Starts int `json:"starts,omitempty" doc:"How many calls of start were heard."`
 }
 
 // Show puts a status into a view.

@@ -1,10 +1,11 @@
-package app
+package restore
 
 import (
 	"context"
 	"log/slog"
 	"os"
 
+	"github.com/fermi-cluster/fermi/internal/app/bundle"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -19,7 +20,8 @@ func (p Past) postgres(log *slog.Logger) pgstore.Config {
 	return pgstore.Config{URL: p.URL, PasswordFile: p.PasswordFile, Log: log, Clock: clock.Real}
 }
 
-func (p Past) open(ctx context.Context, path string, log *slog.Logger) (history.History, error) {
+// Open opens the history; path is SQLite's file.
+func (p Past) Open(ctx context.Context, path string, log *slog.Logger) (history.History, error) {
 	if p.URL != "" {
 		s, err := pgstore.Open(ctx, p.postgres(log))
 		if err != nil {
@@ -34,20 +36,20 @@ func (p Past) open(ctx context.Context, path string, log *slog.Logger) (history.
 	return s, nil
 }
 
-// entry is the name under which a backup holds this history.
-func (p Past) entry() string {
+// Entry is the name under which a backup holds this history.
+func (p Past) Entry() string {
 	if p.URL != "" {
-		return entryCopy
+		return bundle.Copy
 	}
-	return entryHistory
+	return bundle.History
 }
 
 // accept refuses a backup whose history is of the other sort, before anything is done.
 func (p Past) accept(entry string) error {
 	switch {
-	case entry == p.entry():
+	case entry == p.Entry():
 		return nil
-	case entry == entryCopy:
+	case entry == bundle.Copy:
 		return fault.New(fault.Invalid, "HistoryURLMissing", fault.T("This backup holds a history from PostgreSQL; nothing was changed.", "该备份包含来自 PostgreSQL 的历史，未做任何改动。")).
 			WithHint(fault.T("Give --history-url with an empty database, and start the server with the same.", "请用 --history-url 指定一个空数据库，并以相同设置启动服务。"))
 	}
@@ -59,7 +61,7 @@ func (p Past) accept(entry string) error {
 func (p Past) fill(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return badBackup(err)
+		return bundle.Bad(err)
 	}
 	defer f.Close()
 	return pgstore.Restore(ctx, p.postgres(nil), f)

@@ -1,4 +1,4 @@
-package link
+package door
 
 import (
 	"crypto/tls"
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// attended has the kernel ask whether the other machine is still there.
-func attended(conn net.Conn) net.Conn {
+// Attended has the kernel ask, every so often, whether the other machine is still there.
+func Attended(conn net.Conn, every time.Duration) net.Conn {
 	inner := conn
 	if t, ok := conn.(*tls.Conn); ok {
 		inner = t.NetConn()
 	}
 	if t, ok := inner.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: beatEvery, Interval: time.Second, Count: 3})
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: every, Interval: time.Second, Count: 3})
 	}
 	return conn
 }
@@ -29,25 +29,32 @@ const (
 	doorMoment = 500 * time.Millisecond
 )
 
-type door struct {
+// Door is a listener with such a door.
+type Door struct {
 	net.Listener
-	turns chan struct{}
+	turns    chan struct{}
+	patience time.Duration // longest wait for a turn
+	every    time.Duration // as of Attended
 }
 
-func newDoor(l net.Listener) *door { return &door{l, make(chan struct{}, doorWidth)} }
+// New is the door before l.
+func New(l net.Listener, patience, every time.Duration) *Door {
+	return &Door{l, make(chan struct{}, doorWidth), patience, every}
+}
 
-func (d *door) Accept() (net.Conn, error) {
+// Accept takes the next one in; it speaks when it has its turn.
+func (d *Door) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &guest{Conn: attended(conn), door: d, gone: make(chan struct{})}, nil
+	return &guest{Conn: Attended(conn, d.every), door: d, gone: make(chan struct{})}, nil
 }
 
 // guest is a connection that came through a door.
 type guest struct {
 	net.Conn
-	door  *door
+	door  *Door
 	first sync.Once
 	err   error  // no turn came
 	done  func() // gives the turn back
@@ -59,7 +66,7 @@ type guest struct {
 func (g *guest) turn() error {
 	g.first.Do(func() {
 		g.done = func() {}
-		late := time.NewTimer(patience)
+		late := time.NewTimer(g.door.patience)
 		defer late.Stop()
 		select {
 		case g.door.turns <- struct{}{}:

@@ -1,0 +1,502 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Add puts `fermi service` and `fermi chat` under root.
+func Add(root *cobra.Command) {
+	c := &cobra.Command{
+		Use: "service", Aliases: []string{"svc", "services"}, Short: cli.Both("Inference services: what answers requests", "推理服务：对外应答请求"),
+		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(create(), update(), list(), get(), scale(),
+		stopping("stop", true, "End its replicas; its address stays its own", "停止服务，保留地址"),
+		stopping("start", false, "Let a stopped service answer again", "重新启动已停止的服务"), remove(), logs())
+	c.GroupID = cli.GroupWork
+	talk := chat()
+	talk.GroupID = cli.GroupWork
+	root.AddCommand(c, talk)
+}
+
+// where is who is asked, and in which project and language.
+type where struct {
+	*client.Client
+	project, lang string
+	cmd           *cobra.Command
+}
+
+func dial(cmd *cobra.Command) (*where, error) {
+	c, err := cli.Dial(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &where{c, cli.Project(cmd), cli.Language(cmd), cmd}, nil
+}
+
+func (w *where) say(en, zh string, args ...any) {
+	fmt.Fprintln(w.cmd.ErrOrStderr(), fault.T(en, zh, args...).In(w.lang))
+}
+
+func (w *where) get(ctx context.Context, name string) (*serving.InferenceService, error) {
+	return client.Get[*serving.InferenceService](ctx, w.Client, w.project, name)
+}
+
+// wish are the flags of create and update.
+type wish struct {
+	engine, image, health, protocol string
+	replicas, port                  int
+	timeout                         time.Duration
+	env                             []string
+	model                           serving.ServiceModel
+	each                            amounts
+	bounds                          struct{ concurrency, queue int }
+}
+
+// amounts are what each replica has.
+type amounts struct {
+	cpu, memory, accelerator string
+	accelerators             int
+}
+
+func (w *wish) bind(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&w.engine, "engine", "", cli.Both("custom (a command of yours, when absent) or sample", "引擎：custom（自己的命令，默认）或 sample"))
+	f.StringVar(&w.model.Task, "model-task", "", cli.Both("training task whose output is the model", "以该训练任务的产出为模型"))
+	f.StringVar(&w.model.File, "model-file", "", cli.Both("file of the model (model.json when absent)", "模型文件（默认 model.json）"))
+	f.StringVar(&w.image, "image", "", cli.Both("image that it runs in; the node's own system when absent", "镜像；不填则使用节点自身的系统"))
+	f.IntVar(&w.replicas, "replicas", 0, cli.Both("how many answer side by side", "副本数"))
+	f.IntVar(&w.port, "port", 0, cli.Both("port that the command listens on; $PORT when absent", "命令监听的端口；不填则为 $PORT"))
+	f.StringVar(&w.health, "health", "", cli.Both("path that says whether it answers, such as /healthz", "健康检查路径，如 /healthz"))
+	f.StringVar(&w.each.cpu, "cpu", "", cli.Both("cores of a replica, as 4 or 500m", "每个副本的 CPU 核数，如 4 或 500m"))
+	f.StringVar(&w.each.memory, "memory", "", cli.Both("memory of a replica, as 16Gi", "每个副本的内存，如 16Gi"))
+	f.IntVar(&w.each.accelerators, "accelerators", 0, cli.Both("accelerators of a replica", "每个副本的加速卡数量"))
+	f.StringVar(&w.each.accelerator, "accelerator", "", cli.Both("their type, such as A100", "加速卡型号，如 A100"))
+	f.StringVar(&w.protocol, "protocol", "", cli.Both("rest, grpc or websocket", "协议：rest、grpc 或 websocket"))
+	f.DurationVar(&w.timeout, "timeout", 0, cli.Both("until the first byte of an answer", "首字节时限"))
+	f.IntVar(&w.bounds.concurrency, "max-concurrency", 0, cli.Both("requests a replica works on at once", "每个副本的并发请求数"))
+	f.IntVar(&w.bounds.queue, "max-queue", 0, cli.Both("requests that wait for each replica", "每个副本的排队请求数"))
+	f.StringArrayVar(&w.env, "env", nil, cli.Both("variable NAME=VALUE; may be repeated", "环境变量 NAME=VALUE，可重复"))
+}
+
+// into puts what was given into a spec.
+func (w *wish) into(s *serving.ServiceSpec, command []string) error {
+	t := &s.Template
+	set := func(to *string, text string) {
+		if text != "" {
+			*to = text
+		}
+	}
+	number := func(to *int, n int) {
+		if n != 0 {
+			*to = n
+		}
+	}
+	if w.engine != "" {
+		t.Engine = serving.Engine(w.engine)
+	}
+	if w.model.Task != "" || w.model.File != "" {
+		model := serving.ServiceModel{}
+		if t.Model != nil {
+			model = *t.Model
+		}
+		set(&model.Task, w.model.Task)
+		set(&model.File, w.model.File)
+		t.Model = &model
+	}
+	set(&t.Image, w.image)
+	number(&s.Replicas, w.replicas)
+	number(&t.Port, w.port)
+	if w.health != "" {
+		h := serving.ServiceHealth{}
+		if t.Health != nil {
+			h = *t.Health
+		}
+		h.Path = w.health
+		t.Health = &h
+	}
+	number(&t.Resources.Accelerators.Count, w.each.accelerators)
+	set(&t.Resources.Accelerators.Type, w.each.accelerator)
+	if w.protocol != "" {
+		s.Protocol = serving.Protocol(w.protocol)
+	}
+	if w.timeout != 0 {
+		s.Timeout = api.Duration(w.timeout)
+	}
+	number(&s.MaxConcurrency, w.bounds.concurrency)
+	number(&s.MaxQueue, w.bounds.queue)
+	for _, kv := range w.env {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			return fault.New(fault.Invalid, "BadVariable", fault.T("A variable is written NAME=VALUE, not %q.", "环境变量应写作 NAME=VALUE，而不是 %q。", kv))
+		}
+		t.Env = append(without(t.Env, name), api.EnvVar{Name: name, Value: value})
+	}
+	if len(command) > 0 && t.Engine == serving.EngineSample {
+		t.Args = command
+	} else if len(command) > 0 {
+		t.Command, t.Args = command, nil
+	}
+	return errors.Join(amount(w.each.cpu, &t.Resources.CPU), amount(w.each.memory, &t.Resources.Memory))
+}
+
+func without(env []api.EnvVar, name string) (out []api.EnvVar) {
+	for _, v := range env {
+		if v.Name != name {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// amount reads a quantity as a manifest has it; "" is none.
+func amount(text string, into json.Unmarshaler) error {
+	if text == "" {
+		return nil
+	}
+	quoted, err := json.Marshal(text)
+	if err == nil {
+		err = into.UnmarshalJSON(quoted)
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "BadQuantity", fault.T("%q is no amount.", "%q 不是合法的数量。", text)).Because(err)
+	}
+	return nil
+}
+
+func create() *cobra.Command {
+	var given wish
+	var noWait bool
+	c := &cobra.Command{
+		Use: "create NAME [-- COMMAND…]", Short: cli.Both("Make a service and wait until it answers", "创建服务并等待其应答"), Args: cobra.MinimumNArgs(1),
+		Example: "  fermi service create spirals --engine sample --model-task spiral --replicas 2\n  fermi service create echo --health /healthz -- python3 server.py",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			s := &serving.InferenceService{Meta: api.Meta{Name: args[0], Project: w.project}}
+			if err := given.into(&s.Spec, args[1:]); err != nil {
+				return err
+			}
+			made, err := client.Create(cmd.Context(), w.Client, s)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), made.Meta.Name)
+			if noWait {
+				return nil
+			}
+			return w.untilReady(cmd.Context(), made.Meta.Name)
+		},
+	}
+	given.bind(c)
+	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it answers", "不等待其应答"))
+	return c
+}
+
+const lookEvery = 100 * time.Millisecond
+
+// untilReady waits until all replicas of the newest wish answer, and says what it waits for.
+func (w *where) untilReady(ctx context.Context, name string) error {
+	told := ""
+	return w.until(ctx, name, func(s *serving.InferenceService) (bool, error) {
+		st := &s.Status
+		if st.Phase == api.PhaseFailed {
+			return false, fault.New(fault.Conflict, "NotRunning", fault.T("The service %s does not answer: %s", "服务 %s 未应答：%s", name, st.Message.In(w.lang)))
+		}
+		if st.Reason == "RevisionFailed" {
+			return false, fault.New(fault.Conflict, "RevisionFailed", fault.T("%s", "%s", st.Message.In(w.lang)))
+		}
+		if said := st.Message.In(w.lang); said != told && told != "" {
+			w.say("%s: %s", "%s：%s", name, said)
+		}
+		told = st.Message.In(w.lang)
+		return st.Reason == "Ready" && st.Replicas.Updated >= s.Spec.Replicas && st.Replicas.Wanted == s.Spec.Replicas && st.Replicas.Total == s.Spec.Replicas, nil
+	})
+}
+
+func (w *where) until(ctx context.Context, name string, ok func(*serving.InferenceService) (bool, error)) error {
+	for {
+		s, err := w.get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if done, err := ok(s); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fault.From(ctx.Err())
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// change reads a service, changes it and writes it, and again when its controller was faster.
+func (w *where) change(ctx context.Context, name string, how func(*serving.ServiceSpec) error) error {
+	const tries = 20
+	for try := 1; ; try++ {
+		s, err := w.get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := how(&s.Spec); err != nil {
+			return err
+		}
+		if _, err = client.Update(ctx, w.Client, s); fault.ReasonOf(err) != "Stale" || try == tries {
+			return err
+		}
+	}
+}
+
+func update() *cobra.Command {
+	var given wish
+	var noWait bool
+	c := &cobra.Command{
+		Use: "update NAME [-- COMMAND…]", Short: cli.Both("Change a service; new replicas take over one by one", "修改服务，新副本逐个接替"), Args: cobra.MinimumNArgs(1),
+		Example: "  fermi service update spirals --model-task spiral-2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { return given.into(s, args[1:]) }); err != nil || noWait {
+				return err
+			}
+			return w.settled(cmd.Context(), args[0])
+		},
+	}
+	given.bind(c)
+	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until the new replicas have taken over", "不等待新副本接替"))
+	return c
+}
+
+// settled waits until a change that was just made is carried out: its controller has seen it, and all replicas answer.
+func (w *where) settled(ctx context.Context, name string) error {
+	select { // the controller sees it in milliseconds; before that the old state looks settled
+	case <-ctx.Done():
+		return fault.From(ctx.Err())
+	case <-time.After(3 * lookEvery):
+	}
+	return w.untilReady(ctx, name)
+}
+
+func scale() *cobra.Command {
+	var noWait bool
+	c := &cobra.Command{
+		Use: "scale NAME REPLICAS", Short: cli.Both("Change how many replicas answer", "修改副本数"), Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return fault.New(fault.Invalid, "BadNumber", fault.T("%q is no number of replicas.", "%q 不是合法的副本数。", args[1]))
+			}
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { s.Replicas = n; return nil }); err != nil || noWait {
+				return err
+			}
+			return w.settled(cmd.Context(), args[0])
+		},
+	}
+	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it is so", "不等待完成"))
+	return c
+}
+
+func stopping(word string, stop bool, en, zh string) *cobra.Command {
+	var noWait bool
+	c := &cobra.Command{
+		Use: word + " NAME", Short: cli.Both(en, zh), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { s.Stop = stop; return nil }); err != nil || noWait {
+				return err
+			}
+			if !stop {
+				return w.settled(cmd.Context(), args[0])
+			}
+			return w.until(cmd.Context(), args[0], func(s *serving.InferenceService) (bool, error) { return s.Status.Phase == api.PhaseStopped, nil })
+		},
+	}
+	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it is so", "不等待完成"))
+	return c
+}
+
+func remove() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use: "delete NAME", Short: cli.Both("End a service for good", "删除服务"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes {
+				return fault.New(fault.Invalid, "NotConfirmed", fault.T("This ends the service and gives its address up; say --yes.", "将停止服务并释放其地址，请使用 --yes 确认。"))
+			}
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			return w.Delete(cmd.Context(), serving.Kind, w.project, args[0])
+		},
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, cli.Both("it is meant", "确认删除"))
+	return c
+}
+
+// plainly runs `fermi get`, for the forms that programs read.
+func plainly(cmd *cobra.Command, args ...string) error {
+	get, _, err := cmd.Root().Find([]string{"get"})
+	if err != nil {
+		return err
+	}
+	get.SetContext(cmd.Context())
+	return get.RunE(get, append([]string{"service"}, args...))
+}
+
+func isTable(cmd *cobra.Command) bool {
+	o := cmd.Root().PersistentFlags().Lookup("output").Value.String()
+	return o == "" || o == "table" || o == "wide"
+}
+
+func list() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: cli.Both("List services", "列出服务"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !isTable(cmd) {
+				return plainly(cmd)
+			}
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			page, err := client.List[*serving.InferenceService](cmd.Context(), w.Client, client.ListOptions{Project: w.project, Limit: 500, Sort: "name"})
+			if err != nil {
+				return err
+			}
+			return w.table(page.Items...)
+		},
+	}
+}
+
+func get() *cobra.Command {
+	return &cobra.Command{
+		Use: "get NAME", Short: cli.Both("Show a service and its replicas", "查看服务及其副本"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !isTable(cmd) {
+				return plainly(cmd, args...)
+			}
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			s, err := w.get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := w.table(s); err != nil {
+				return err
+			}
+			return w.replicas(s)
+		},
+	}
+}
+
+var stateWords = map[api.Phase]fault.Text{
+	serving.PhaseDeploying: fault.T("Deploying", "部署中"), api.PhaseRunning: fault.T("Running", "运行中"), api.PhaseStopped: fault.T("Stopped", "已停止"), api.PhaseFailed: fault.T("Failed", "失败"),
+}
+
+// table shows services to people.
+func (w *where) table(list ...*serving.InferenceService) error {
+	var heads []string
+	for _, h := range []fault.Text{fault.T("NAME", "名称"), fault.T("STATE", "状态"), fault.T("READY", "应答"), fault.T("REVISION", "修订版"), fault.T("ENGINE", "引擎"), fault.T("URL", "地址"), fault.T("MESSAGE", "说明")} {
+		heads = append(heads, h.In(w.lang))
+	}
+	var rows [][]string
+	for _, s := range list {
+		state := stateWords[s.Status.Phase].In(w.lang)
+		if s.Status.Health == serving.Degraded {
+			state += fault.T(" (degraded)", "（降级）").In(w.lang)
+		}
+		rows = append(rows, []string{
+			s.Meta.Name, state, fmt.Sprintf("%d/%d", s.Status.Replicas.Ready, s.Spec.Replicas), strconv.Itoa(s.Status.Revision), string(s.Spec.Template.Engine),
+			w.Server() + s.Status.URL, s.Status.Message.In(w.lang),
+		})
+	}
+	return cli.Table(w.cmd.OutOrStdout(), heads, rows)
+}
+
+func (w *where) replicas(s *serving.InferenceService) error {
+	page, err := client.List[*serving.ServiceReplica](w.cmd.Context(), w.Client, client.ListOptions{Project: s.Meta.Project, Limit: 500, Sort: "name"})
+	if err != nil {
+		return err
+	}
+	var heads []string
+	for _, h := range []fault.Text{fault.T("REPLICA", "副本"), fault.T("PHASE", "阶段"), fault.T("READY", "应答"), fault.T("REVISION", "修订版"), fault.T("NODE", "节点"), fault.T("MESSAGE", "说明")} {
+		heads = append(heads, h.In(w.lang))
+	}
+	var rows [][]string
+	for _, r := range page.Items {
+		if r.Spec.ServiceID != s.Meta.ID {
+			continue
+		}
+		ready := fault.T("no", "否")
+		if r.Status.Ready {
+			ready = fault.T("yes", "是")
+		}
+		rows = append(rows, []string{r.Meta.Name, string(r.Status.Phase), ready.In(w.lang), strconv.Itoa(r.Spec.Revision), r.Status.Node, r.Status.Message.In(w.lang)})
+	}
+	fmt.Fprintln(w.cmd.OutOrStdout())
+	return cli.Table(w.cmd.OutOrStdout(), heads, rows)
+}
+
+func logs() *cobra.Command {
+	var replica string
+	var tail int
+	c := &cobra.Command{
+		Use: "logs NAME", Short: cli.Both("What its replicas print", "查看副本输出"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := dial(cmd)
+			if err != nil {
+				return err
+			}
+			q := url.Values{"tail": {strconv.Itoa(tail)}}
+			if w.project != "" {
+				q.Set("project", w.project)
+			}
+			if replica != "" {
+				q.Set("replica", replica)
+			}
+			path := "/api/v1/inference-services/" + url.PathEscape(args[0]) + "/logs?" + q.Encode()
+			resp, err := client.Ask(cmd.Context(), w.Client, http.MethodGet, path, nil)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			_, err = io.Copy(cmd.OutOrStdout(), resp.Body)
+			return err
+		},
+	}
+	c.Flags().StringVar(&replica, "replica", "", cli.Both("only of this replica", "仅该副本"))
+	c.Flags().IntVar(&tail, "tail", 0, cli.Both("only the last lines of each replica", "每个副本仅最后若干行"))
+	return c
+}

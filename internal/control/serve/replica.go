@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"net"
+	"strconv"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/internal/control/work"
+	"github.com/fermi-cluster/fermi/internal/engine"
+)
+
+// restarts are what a replica has before it counts as failed; the service makes another one later.
+var restarts = &api.RestartPolicy{MaxRestarts: 4, Window: api.Duration(10 * time.Minute)}
+
+// NewReplicas keeps the replicas of services running.
+func NewReplicas(cfg work.Config) work.Keeper {
+	cfg.Rules = rules{}
+	return work.New(cfg)
+}
+
+// rules are a replica's: those of all steady work, and whether it answers.
+type rules struct{}
+
+func (rules) Kind() api.Kind { return serving.ReplicaKind }
+
+// Decide judges a replica as any steady work, and takes over what its launcher says of its answers.
+func (rules) Decide(s *work.Seen, now time.Time) work.Plan {
+	r := s.Work.(*serving.ServiceReplica)
+	was := steadyOf(&r.Status)
+	status, plan, changed := work.Steady(s, &was, restarts, now)
+	plan.Archive = false // it goes with its service's word, not with time
+	next := *r
+	put(&next.Status, &status)
+	answers(&next.Status, s)
+	if changed || next.Status.Ready != r.Status.Ready || next.Status.Address != r.Status.Address || next.Status.Why != r.Status.Why || next.Status.Node != r.Status.Node {
+		plan.Next = &next
+	}
+	return plan
+}
+
+// loopback is where processes on the machine's own network are reached.
+const loopback = "127.0.0.1"
+
+// answers is whether the one member answers, and where.
+func answers(status *serving.ServiceReplicaStatus, s *work.Seen) {
+	status.Ready, status.Address, status.Why = false, "", ""
+	if len(s.Members) != 1 || s.View.Stop {
+		return
+	}
+	m := &s.Members[0]
+	if m.Node != nil {
+		status.Node = m.Node.Meta.Name
+	}
+	said := m.Said.Serving
+	if m.Attempt != status.Attempt || m.Known.State != engine.StateRunning || said == nil {
+		return
+	}
+	if !said.Ready {
+		status.Why = said.Why
+		return
+	}
+	host := m.Said.Address
+	if host == "" {
+		host = loopback
+	}
+	status.Ready, status.Address = true, net.JoinHostPort(host, strconv.Itoa(said.Port))
+}
+
+// Fill says how it is asked whether it answers.
+func (rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
+	t := &w.(*serving.ServiceReplica).Spec.Template
+	r.StopGrace = t.StopGrace
+	r.Serve = &engine.Serve{Port: t.Port}
+	if h := t.Health; h != nil {
+		r.Serve.Path, r.Serve.Every, r.Serve.Timeout, r.Serve.Failures = h.Path, h.Every, h.Timeout, h.Failures
+	}
+}
+
+func steadyOf(s *serving.ServiceReplicaStatus) work.Status {
+	return work.Status{
+		Phase: s.Phase, Reason: s.Reason, Message: s.Message, Attempt: s.Attempt, Restarts: s.Restarts, PlacedAt: s.PlacedAt,
+		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Replicas: s.Replicas, ExitCode: s.ExitCode, Zones: s.Zones,
+	}
+}
+
+func put(s *serving.ServiceReplicaStatus, w *work.Status) {
+	s.Phase, s.Reason, s.Message, s.Attempt, s.Restarts, s.PlacedAt = w.Phase, w.Reason, w.Message, w.Attempt, w.Restarts, w.PlacedAt
+	s.StartedAt, s.FinishedAt, s.Replicas, s.ExitCode, s.Zones = w.StartedAt, w.FinishedAt, w.Replicas, w.ExitCode, w.Zones
+}

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// maxOpenAI is the largest question of which the model's name is read.
+const maxOpenAI = 32 << 20
+
+// openAI is the entrance for OpenAI's clients: /v1/…, which finds the service by the question's model.
+func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
+	if rest := strings.TrimPrefix(r.URL.Path, openAIPrefix); rest == "models" || strings.HasPrefix(rest, "models/") {
+		g.models(w, r, strings.TrimPrefix(strings.TrimPrefix(rest, "models"), "/"))
+		return
+	}
+	if _, err := g.present(r.Context(), r); err != nil { // nobody's bytes are read for a stranger
+		refuse(w, r, err)
+		return
+	}
+	model, err := modelOf(w, r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	s, err := g.admit(r, model)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	to := *r.URL
+	g.carry(w, r, s, &to)
+}
+
+var errNoModel = fault.New(fault.Invalid, "NoModel", fault.T(`Say which service: {"model": "NAME", …}.`, `请指明服务：{"model": "NAME", …}。`))
+
+// modelOf reads the model's name out of a question, and puts the question back. A service is its model's name; what
+// follows a slash is the service's own (an adapter).
+func modelOf(w http.ResponseWriter, r *http.Request) (string, error) {
+	if r.Method == http.MethodGet || r.Body == nil {
+		if m := r.URL.Query().Get("model"); m != "" {
+			return m, nil
+		}
+		return "", errNoModel
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyIn))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOpenAI))
+	_ = control.SetReadDeadline(time.Time{})
+	if err != nil {
+		return "", fault.New(fault.Invalid, "BadBody", fault.T("The body did not come whole, or has more than %d bytes.", "请求体不完整，或超过 %d 字节。", maxOpenAI)).Because(err)
+	}
+	var q struct {
+		Model string `json:"model"`
+	}
+	if err := json.Unmarshal(body, &q); err != nil {
+		return "", fault.New(fault.Invalid, "BadBody", fault.T("The body is not JSON.", "请求体不是 JSON。")).Because(err)
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	name, _, _ := strings.Cut(q.Model, "/")
+	if name == "" {
+		return "", errNoModel
+	}
+	return name, nil
+}
+
+// models lists the services that the caller may ask, or shows one.
+func (g *Gateway) models(w http.ResponseWriter, r *http.Request, one string) {
+	who, err := g.present(r.Context(), r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	g.mu.RLock()
+	list := make([]*service, 0, len(g.services))
+	for _, s := range g.services {
+		list = append(list, s)
+	}
+	g.mu.RUnlock()
+	slices.SortFunc(list, func(a, b *service) int { return strings.Compare(a.name, b.name) })
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+	}
+	found := []model{}
+	for _, s := range list {
+		spec := s.settings()
+		if ok, err := g.reaches(r.Context(), who, spec.Project); err != nil || !ok || one != "" && s.name != one {
+			continue
+		}
+		found = append(found, model{s.name, "model", 0, spec.Project})
+	}
+	var out any = map[string]any{"object": "list", "data": found}
+	if one != "" {
+		if len(found) == 0 {
+			name, _ := url.PathUnescape(one)
+			refuse(w, r, noService(name))
+			return
+		}
+		out = found[0]
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(out)
+}

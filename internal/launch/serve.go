@@ -1,0 +1,126 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+)
+
+// askSooner is the time between two questions until the first good answer: a start is waited for.
+const askSooner = 50 * time.Millisecond
+
+// servePort is the port that processes which answer requests listen on.
+func (r *runner) servePort() int {
+	if s := r.wall.Replica.Serve; s != nil && s.Port != 0 {
+		return s.Port
+	}
+	return r.ports.Serve.Port
+}
+
+// watchService asks the processes again and again whether they answer requests, and tells the leader when that
+// changes, until ctx ends. It stands beside them: what it finds is true whatever becomes of the network.
+func (r *runner) watchService(ctx context.Context) {
+	want := r.wall.Replica.Serve
+	if want == nil {
+		return
+	}
+	host := r.wall.Place.Address()
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	port := r.servePort()
+	doctor := newDoctor(net.JoinHostPort(host, strconv.Itoa(port)), want)
+	defer doctor.client.CloseIdleConnections()
+	defer r.ranks.Report.Serves(nil)
+	var told *engine.Serving
+	for {
+		now := &engine.Serving{Port: port}
+		if err := doctor.ask(ctx); err != nil {
+			now.Why = err.Error()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if now.Ready = doctor.judge(now.Why == ""); now.Ready {
+			now.Why = ""
+		}
+		if told == nil || told.Ready != now.Ready {
+			told = now
+			r.ranks.Report.Serves(now)
+		}
+		pause := want.Every.Std()
+		if !doctor.ready && !doctor.ever {
+			pause = min(pause, askSooner)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.clock.After(pause):
+		}
+	}
+}
+
+// doctor asks one replica, and judges its answers.
+type doctor struct {
+	want    *engine.Serve
+	address string
+	client  *http.Client
+	ready   bool
+	ever    bool // it was ready once
+	misses  int  // in a row
+}
+
+func newDoctor(address string, want *engine.Serve) *doctor {
+	return &doctor{want: want, address: address, client: &http.Client{
+		Timeout: want.Timeout.Std(),
+		// A question says nothing about the next one: each has a connection of its own.
+		Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, ResponseHeaderTimeout: want.Timeout.Std()},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// ask is one question; nil: a good answer.
+func (d *doctor) ask(ctx context.Context) error {
+	if d.want.Path == "" {
+		ctx, cancel := context.WithTimeout(ctx, d.want.Timeout.Std())
+		defer cancel()
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+d.want.Path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("User-Agent", "fermi-health")
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	_ = resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 399 {
+		return fmt.Errorf("%s answers %s", d.want.Path, resp.Status)
+	}
+	return nil
+}
+
+// judge takes the newest answer in. One good answer makes it ready; several bad ones in a row make it unready.
+func (d *doctor) judge(good bool) bool {
+	if good {
+		d.ready, d.ever, d.misses = true, true, 0
+		return true
+	}
+	if d.misses++; d.misses >= max(d.want.Failures, 1) {
+		d.ready = false
+	}
+	return d.ready
+}

@@ -1,0 +1,84 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/access"
+	"github.com/fermi-cluster/fermi/internal/server/refuse"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// Verb is what people do with work of a kind beside changing its spec, such as start and stop.
+type Verb struct {
+	Word    string // "start"
+	Summary string
+	// Do writes the wish into a copy, and says what the caller is told; false: there is nothing to change.
+	Do func(o api.Work) (said fault.Text, changed bool)
+	// Event is told of it, with its reason.
+	Reason string
+	Event  fault.Text
+}
+
+// verbs are the routes of a row's verbs.
+func (s *Works) verbs(r *Row, reg *rest.Schemas, rules *access.Rules, row api.KindInfo) (out []*rest.Route) {
+	for _, v := range r.Verbs {
+		id := v.Word + string(row.Kind)
+		rules.AsWrite(id, row.Kind)
+		out = append(out, &rest.Route{
+			Method: http.MethodPost, Path: fmt.Sprintf("%s/%s/{name}/%s", rest.Prefix, row.Plural, v.Word), ID: id, Summary: v.Summary, Tag: row.Plural, Kind: row.Kind,
+			Verb: v.Word, Query: []rest.Param{rest.ParamProject}, Data: reg.Kind(row),
+			Handle: func(ctx context.Context, c *rest.Call) (*rest.Reply, error) { return s.do(ctx, c, r, row, v) },
+		})
+	}
+	return out
+}
+
+func (s *Works) do(ctx context.Context, c *rest.Call, r *Row, row api.KindInfo, v Verb) (*rest.Reply, error) {
+	name := c.R.PathValue("name")
+	c.Note.Names(row.Kind, name)
+	f, err := s.Finder.Resolve(ctx, c, row, name)
+	if err != nil {
+		return nil, err
+	}
+	o := f.Object
+	if err := s.Finder.Judge.MayWrite(ctx, c.Who, o); err != nil {
+		return nil, err
+	}
+	if err := r.May(c.Who, o); err != nil {
+		return nil, err
+	}
+	if f.Archived || o.GetMeta().DeletedAt != nil {
+		return nil, refuse.Missing(row, name)
+	}
+	c.Note.Before(o)
+	for range truth.Retries {
+		next := store.Clone(o)
+		said, changed := v.Do(next.(api.Work))
+		if !changed {
+			c.Note.Skip = true
+			return &rest.Reply{Message: said, Data: o, Revision: o.GetMeta().Revision}, nil
+		}
+		next.GetMeta().UpdatedAt = s.Clock.Now().UTC()
+		rev, err := s.Finder.Truth.Write(ctx, store.Update(next))
+		if err == nil {
+			c.Note.After(next)
+			c.Tell(next, v.Reason, v.Event)
+			return &rest.Reply{Message: said, Data: next, Revision: rev}, nil
+		}
+		if fault.ReasonOf(err) != "Stale" {
+			return nil, err
+		}
+		if o, err = s.Finder.Truth.Get(ctx, api.KeyOf(o), o.GetMeta().Revision+1); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errBusy
+}
+
+var errBusy = fault.New(fault.Conflict, "Stale", fault.T("It changes all the time; try again.", "该对象频繁变化，请重试。"))
