@@ -64,7 +64,7 @@ func (r *run) loss(now time.Time) Loss {
 }
 
 // Know says what was measured of a gang that stands: when it last saved, and what a start costs it.
-func (q *Queues) Know(id string, saved time.Time, restart time.Duration) {
+func Know(q *Queues, id string, saved time.Time, restart time.Duration) {
 	r, ok := q.running[id]
 	if !ok || r.Workload.LastCheckpoint.Equal(saved) && r.Workload.RestartCost == restart {
 		return

@@ -18,7 +18,7 @@ var phaseTitles = map[api.RecoveryPhase]api.Text{
 
 // describeRecoveries shows what failures cost the task.
 func (s *session) describeRecoveries(d *sheetWriter, t *api.TrainingTask) {
-	s.describeTime(d, &t.Status)
+	describeTime(s, d, &t.Status)
 	in := t.Status.Interruptions
 	if in == nil {
 		return
@@ -28,16 +28,16 @@ func (s *session) describeRecoveries(d *sheetWriter, t *api.TrainingTask) {
 		causes = append(causes, fmt.Sprintf("%s %d", c, in.Causes[c]))
 	}
 	d.add("Failures", "故障", fmt.Sprintf("%d (%s)", in.Count, strings.Join(causes, ", ")))
-	d.add("Lost steps", "重算步数", s.lostSteps(in))
+	d.add("Lost steps", "重算步数", lostSteps(s, in))
 	d.add("Mean time to recover", "平均恢复时间", s.meanRecovery(in))
 	for i := range in.Last {
 		r := &in.Last[i]
-		d.add("  "+stamp(r.FailedAt), "  "+stamp(r.FailedAt), first(r.Cause, "?")+s.guilty(r)+", "+s.phaseLine(r.Phases())+s.lostIn(r))
+		d.add("  "+stamp(r.FailedAt), "  "+stamp(r.FailedAt), first(r.Cause, "?")+s.guilty(r)+", "+s.phaseLine(r.Phases())+lostIn(s, r))
 	}
 }
 
 // describeTime shows how its time was spent; a task that told no steps has an effective time that nobody knows.
-func (s *session) describeTime(d *sheetWriter, status *api.TrainingTaskStatus) {
+func describeTime(s *session, d *sheetWriter, status *api.TrainingTaskStatus) {
 	if status.Time == nil {
 		return
 	}
@@ -66,7 +66,7 @@ var timeTitles = map[api.TimeKind]api.Text{
 }
 
 // lostSteps are those that had to be made again, as far as that is known.
-func (s *session) lostSteps(in *api.Interruptions) string {
+func lostSteps(s *session, in *api.Interruptions) string {
 	switch {
 	case in.Untold == 0:
 		return fmt.Sprint(in.LostSteps)
@@ -77,7 +77,7 @@ func (s *session) lostSteps(in *api.Interruptions) string {
 }
 
 // lostIn is what one recovery cost in steps, or that it is not known.
-func (s *session) lostIn(r *api.Recovery) string {
+func lostIn(s *session, r *api.Recovery) string {
 	switch {
 	case r.LostSteps != nil:
 		return s.t(", %d [step|steps] lost", "，重算 %d 步", *r.LostSteps)

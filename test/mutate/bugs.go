@@ -120,13 +120,13 @@ var bugs = []bug{
 		"		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok && !paused {\n",
 	}, {
 		"the planner does not know when a gang saved", "internal/control/placement/model.go",
-		"m.queues.Know(id, t.Ran.Known.SavedAt, restartOf(t))", "m.queues.Know(id, t.Meta.CreatedAt.Add(-1<<60), restartOf(t))",
+		"sched.Know(m.queues, id, t.Ran.Known.SavedAt, restartOf(t))", "sched.Know(m.queues, id, t.Meta.CreatedAt.Add(-1<<60), restartOf(t))",
 	}, {
 		"the planner does not know what a start cost", "internal/control/placement/model.go",
 		"return cmp.Or(t.Ran.Known.Restart, restartCost)", "return cmp.Or(t.Ran.Known.Restart*0, restartCost)",
 	}, {
 		"the planner does not know of the faults of nodes", "internal/control/placement/model.go",
-		"Failures: m.faults.of(n.Meta.Name, m.time()),", "Failures: 0 * m.faults.of(n.Meta.Name, m.time()),",
+		"Failures: m.trials.faults.of(n.Meta.Name, timeOf(m)),", "Failures: 0 * m.trials.faults.of(n.Meta.Name, timeOf(m)),",
 	}, {
 		"a save is told only to what waits", "sched/elsewhere.go",
 		"	w.LastCheckpoint, w.RestartCost = saved, restart\n", "	w.RestartCost = restart\n",

@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/diagnose"
+	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // faultsCount is for how long a fault of a node is held against it: others of the same kind are used first.
@@ -20,6 +21,12 @@ var placeCauses = sync.OnceValue(func() map[string]bool {
 	}
 	return out
 })
+
+// shown is what tasks showed: finished ones how long they take, others what is wrong with nodes.
+type shown struct {
+	*cost.Trials
+	faults faults
+}
 
 // faults are those of nodes, by node and by which it was: a task tells its faults again with each change, and is forgotten
 // before they are.
@@ -57,17 +64,17 @@ func (f faults) of(node string, now time.Time) (n int) {
 	return n
 }
 
-// blame holds the faults of a task against its nodes.
-func (m *model) blame(t *api.Workload) {
-	for _, name := range m.faults.note(t) {
+// blameNodes holds the faults of a task against its nodes.
+func blameNodes(m *model, t *api.Workload) {
+	for _, name := range m.trials.faults.note(t) {
 		if n := m.in[m.nodes[name]]; n != nil && n.Meta.Name == name {
 			m.setNode(n)
 		}
 	}
 }
 
-// time is the clock's; zero where there is none.
-func (m *model) time() (now time.Time) {
+// timeOf is the clock's; zero where there is none.
+func timeOf(m *model) (now time.Time) {
 	if m.now != nil {
 		now = m.now()
 	}

@@ -102,10 +102,10 @@ func TestANodeThatFailedIsUsedLast(t *testing.T) {
 		if on := res.Decisions[0].At[0][0].Node; counts != (on == 2) {
 			t.Errorf("after %s it stands on node %d", cause, on)
 		}
-		if n := p.m.faults.of("n0", now); counts != (n == 1) {
+		if n := p.m.trials.faults.of("n0", now); counts != (n == 1) {
 			t.Errorf("%s: %d faults", cause, n)
 		}
-		if n := p.m.faults.of("n0", now.Add(faultsCount)); n != 0 {
+		if n := p.m.trials.faults.of("n0", now.Add(faultsCount)); n != 0 {
 			t.Errorf("a day later: %d faults", n)
 		}
 	}

@@ -35,9 +35,8 @@ type model struct {
 	types   int                   // how many amounts there were when the queues were told
 	known   map[string]sched.Zone // as last told to the planner
 	log     *slog.Logger
-	trials  *cost.Trials // what finished tasks showed
-	guests  *guests      // tasks inside others
-	faults  faults       // of nodes, lately
+	trials  shown   // what tasks showed
+	guests  *guests // tasks inside others
 	// host is the machine behind virtual nodes.
 	host string
 	now  func() time.Time // nil: as of the last turn
@@ -47,9 +46,9 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.Workload{},
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
-		nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
+		nodes: map[string]uint32{}, log: log, host: host, trials: shown{cost.NewTrials(), faults{}},
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]*api.Node{}, guests: newGuests(), faults: faults{},
+		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]*api.Node{}, guests: newGuests(),
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -114,7 +113,7 @@ func (m *model) setNode(n *api.Node) {
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
 		Closed:   out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
-		Failures: m.faults.of(n.Meta.Name, m.time()) + n.Status.Failures,
+		Failures: m.trials.faults.of(n.Meta.Name, timeOf(m)) + n.Status.Failures,
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
@@ -236,12 +235,12 @@ func (m *model) setTask(o api.Work) {
 		m.guests.set(t)
 		return
 	}
-	m.blame(t)
+	blameNodes(m, t)
 	if !t.Waits() {
 		if t.Phase.Finished() {
 			m.showed(o)
 		}
-		m.queues.Know(id, t.Ran.Known.SavedAt, restartOf(t))
+		sched.Know(m.queues, id, t.Ran.Known.SavedAt, restartOf(t))
 		m.dropTask(id)
 		return
 	}

@@ -32,7 +32,7 @@ func (t *Turn) Pace() {
 	}
 	if sum.Seconds > 0 && (t.After.Pace == nil || wait <= 0 || ends) {
 		t.After.Pace, t.Changed, wait = paceFrom(sum, ranks, peak), true, every
-		t.After.Pace.At, t.After.Pace.Step = t.Now, t.progress("", t.After.Generation).step
+		t.After.Pace.At, t.After.Pace.Step = t.Now, progressOf(t, "", t.After.Generation).step
 	}
 	if !ends {
 		t.wakeIn(max(wait, stepLook))

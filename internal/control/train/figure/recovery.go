@@ -133,7 +133,7 @@ func (t *Turn) interrupted(in *api.Interruptions, role string, failed time.Time)
 // attributed knows who is at fault: of the recovery that waits for that, or of a new one.
 func (t *Turn) attributed(in *api.Interruptions, f *api.ReplicaFailure) {
 	role := t.Alone(f.Role)
-	failed, found := t.failedAt(f, role)
+	failed, found := failedAt(t, f, role)
 	r := openRecovery(in)
 	if r == nil || r.OpenedAt != nil {
 		r = t.interrupted(in, role, failed)
@@ -151,11 +151,11 @@ func (t *Turn) attributed(in *api.Interruptions, f *api.ReplicaFailure) {
 
 // failedAt is when what failed did. Of a launcher that is lost nobody knows but its engine, which may find it much later: it was well when
 // the gang last got on. found: even that is not known.
-func (t *Turn) failedAt(f *api.ReplicaFailure, role string) (at time.Time, found bool) {
+func failedAt(t *Turn, f *api.ReplicaFailure, role string) (at time.Time, found bool) {
 	if at = f.At.Add(-t.silence(f)); f.Rank != nil || f.Reason != engine.ReasonLauncherLost {
 		return at, false
 	}
-	seen := t.seen(role)
+	seen := seenAt(t, role)
 	switch {
 	case seen.IsZero():
 		return at, true
@@ -165,8 +165,8 @@ func (t *Turn) failedAt(f *api.ReplicaFailure, role string) (at time.Time, found
 	return at, false
 }
 
-// seen is when the gang, or a role that is alone, was last seen to get on; zero: nobody tells.
-func (t *Turn) seen(role string) (at time.Time) {
+// seenAt is when the gang, or a role that is alone, was last seen to get on; zero: nobody tells.
+func seenAt(t *Turn, role string) (at time.Time) {
 	for i := range t.Members {
 		if m := &t.Members[i]; t.Alone(m.Role) == role && m.Said.Pace.Course.First > 0 && m.Said.Pace.Course.LastAt.After(at) {
 			at = m.Said.Pace.Course.LastAt
@@ -276,9 +276,9 @@ func (t *Turn) advance(in *api.Interruptions, r *api.Recovery) (changed bool) {
 
 // follow notes how far the ranks of a recovery are: that they made a step, and that it is over.
 func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bool) {
-	p := t.progress(r.Role, r.Generation)
+	p := progressOf(t, r.Role, r.Generation)
 	if r.SteppedAt == nil && p.begun {
-		at := t.notAfter(p.firstAt)
+		at := notAfter(t, p.firstAt)
 		r.SteppedAt, stepped = &at, true
 		if p.first > 0 { // whatever it was told to go on from
 			r.Restore = p.first - 1
@@ -291,7 +291,7 @@ func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bo
 	}
 	end := *r.SteppedAt // its first step was a new one
 	if r.Step > r.Restore {
-		if end = t.notAfter(p.lastAt); end.Before(*r.SteppedAt) {
+		if end = notAfter(t, p.lastAt); end.Before(*r.SteppedAt) {
 			end = *r.SteppedAt
 		}
 	}
@@ -300,7 +300,7 @@ func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bo
 }
 
 // notAfter holds a time of another machine's clock to ours; one that is not known is now.
-func (t *Turn) notAfter(at time.Time) time.Time {
+func notAfter(t *Turn, at time.Time) time.Time {
 	if at.IsZero() || at.After(t.Now) {
 		return t.Now
 	}
@@ -329,7 +329,7 @@ func (t *Turn) kept(role string, generation int) (n int) {
 	return n
 }
 
-// progress is how far the ranks of a generation are, together.
+// progressOf is how far the ranks of a generation are, together.
 type progress struct {
 	step    int64     // that all of them have made
 	begun   bool      // each has made one in this generation
@@ -342,9 +342,9 @@ type progress struct {
 	pausing  bool
 }
 
-// progress adds up what launchers tell of a role that starts again by itself, or of the others. A launcher of another generation has not
+// progressOf adds up what launchers tell of a role that starts again by itself, or of the others. A launcher of another generation has not
 // begun. Where ranks are followed by what they print, mostly only the first does: the others say nothing.
-func (t *Turn) progress(role string, generation int) (p progress) {
+func progressOf(t *Turn, role string, generation int) (p progress) {
 	printed := t.Members.Any(func(m *gang.Member) bool { return m.Said.Printed && t.Alone(m.Role) == role })
 	none := true
 	for i := range t.Members {
