@@ -58,6 +58,7 @@ var ownPaths = map[string]map[string][]string{
 	"spool/spool.go":      {"Open": {"os.OpenFile"}},
 	"setup/folders.go":    {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
 	"setup/wall.go":       {"walled": {"inside.Start"}},
+	"disk.go":             {"makeRoom": {"os.RemoveAll"}},                                 // names below the replica's own folder are unlinked, not followed, after its last process
 	"terminal/session.go": {"openPTY": {"os.OpenFile"}},                                   // /dev/ptmx; the other end is opened without a path
 	"setup/sdk.go":        {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
 	"process/standby.go": {

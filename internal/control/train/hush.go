@@ -29,9 +29,7 @@ const mostFenced = 50
 // hush judges who says nothing. True: some are given up with this plan, and nothing else is done until that is written.
 func (s *snapshot) hush(p *plan, now time.Time) bool {
 	q := hushing{&s.Gang, p, now}
-	for _, name := range fencedNames(s.Fenced) {
-		p.stop = append(p.stop, name)
-	}
+	p.stop = append(p.stop, fencedNames(s.Fenced)...)
 	if len(s.Silence) == 0 {
 		return false
 	}

@@ -114,14 +114,7 @@ func (p *Progress) fill(said *link.Ranks) {
 	said.Pace.Course = p.course.told(&p.stall, p.printed)
 }
 
-// least is the newest step that all local ranks made, as far as is known.
-func (p *Progress) least() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.slowest()
-}
-
-// slowest is least, mu held; those that say nothing where others print don't count.
+// slowest is the newest step that all local ranks made, as far as is known, mu held; those that say nothing where others print don't count.
 func (p *Progress) slowest() int64 {
 	var least int64
 	none := true
