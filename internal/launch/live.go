@@ -306,7 +306,7 @@ func (r *runner) sink(g link.Generation) process.Sink {
 
 // stage is what ranks of a generation would be started with; it changes nothing.
 func (r *runner) stage(g link.Generation) (setup.Stage, error) {
-	return r.supplies.Stage(g, setup.RankPlace{Socket: r.socket.Path, Memory: r.wall.Memory, Resume: r.saves.ResumeFrom(), Port: r.servePort(), Peers: r.saves.HasPeers()})
+	return r.supplies.Stage(g, setup.RankPlace{Socket: r.socket.Path, Memory: r.wall.Memory, Resume: r.saves.ResumeFrom(), Port: servePort(r.wall.Replica.Serve, r.ports.Serve.Port), Peers: r.saves.HasPeers()})
 }
 
 // leave lets go of what the ranks had; none runs any more.

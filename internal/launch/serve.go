@@ -16,11 +16,11 @@ import (
 const askSooner = 50 * time.Millisecond
 
 // servePort is the port that processes which answer requests listen on.
-func (r *runner) servePort() int {
-	if s := r.wall.Replica.Serve; s != nil && s.Port != 0 {
+func servePort(s *engine.Serve, own int) int {
+	if s != nil && s.Port != 0 {
 		return s.Port
 	}
-	return r.ports.Serve.Port
+	return own
 }
 
 // watchService asks the processes again and again whether they answer requests, and tells the leader when that
@@ -34,7 +34,7 @@ func (r *runner) watchService(ctx context.Context) {
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	port := r.servePort()
+	port := servePort(want, r.ports.Serve.Port)
 	doctor := newDoctor(net.JoinHostPort(host, strconv.Itoa(port)), want)
 	defer doctor.client.CloseIdleConnections()
 	defer r.ranks.Report.Serves(nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/pace"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
@@ -59,6 +60,12 @@ type Generation struct {
 	Every  int64 // steps between two saves that ranks are asked for; 0: they are not
 }
 
+// Pace and Course are how the ranks of a launcher get on.
+type (
+	Pace   = pace.Pace
+	Course = pace.Course
+)
+
 // Ranks is the newest a launcher said about its ranks.
 type Ranks struct {
 	Generation int64     // the last one that was started; 0: none
@@ -67,7 +74,7 @@ type Ranks struct {
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
 	SteppedAt  time.Time // when all its ranks had reported a step of this generation; zero: not yet
-	Pace       Pace
+	Pace       pace.Pace
 	Use        Use
 	Saves      Saves
 	Parameters float64 // of the model; 0: nobody says
@@ -203,10 +210,10 @@ func checkRanks(r *linkpb.Ranks) error {
 	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetSteppedAtUnixNano() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
 		return refuse("ranks have a number out of range")
 	}
-	if p := paceOf(r); !p.sane() {
+	if p := pace.Of(r); !p.Sane() {
 		return refuse("the pace of ranks is out of range")
 	}
-	if !saneCourse(r.GetCourse()) {
+	if !pace.SaneCourse(r.GetCourse()) {
 		return refuse("the course of ranks is out of range")
 	}
 	if len(r.GetRoleTable()) > maxTable {
@@ -274,7 +281,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
 	out.Use, out.Saves, out.Parameters = r.Use.message(), r.Saves.message(), r.Parameters
-	out.Pace, out.Course, out.Own, out.Printed = r.Pace.message(), r.Pace.Course.message(), ownMessage(r.Own), r.Printed
+	out.Pace, out.Course, out.Own, out.Printed = r.Pace.Message(), r.Pace.Course.Message(), ownMessage(r.Own), r.Printed
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
@@ -307,7 +314,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
 	out.Use, out.Saves, out.Parameters = useOf(m.GetUse()), savesOf(m.GetSaves()), m.GetParameters()
-	out.Pace, out.Own, out.Printed = paceOf(m), ownOf(m.GetOwn()), m.GetPrinted()
+	out.Pace, out.Own, out.Printed = pace.Of(m), ownOf(m.GetOwn()), m.GetPrinted()
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}

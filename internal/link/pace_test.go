@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/pace"
 )
 
 func TestPaceIsCarriedAndChecked(t *testing.T) {
-	p := Pace{Steps: 3, Seconds: 1.5, Samples: 96, Tokens: 4096, Flops: 1e12, Waited: 0.25, Scale: 65536, Skipped: 3}
+	p := pace.Pace{Steps: 3, Seconds: 1.5, Samples: 96, Tokens: 4096, Flops: 1e12, Waited: 0.25, Scale: 65536, Skipped: 3}
 	r := ranksOf(Ranks{Generation: 1, Pace: p}.message())
 	if r.Pace != p {
 		t.Errorf("%+v", r.Pace)

@@ -1,4 +1,4 @@
-package link
+package pace
 
 import "github.com/fermi-cluster/fermi/internal/link/linkpb"
 
@@ -16,8 +16,8 @@ type Pace struct {
 	Course  Course  // nor this: of all its steps
 }
 
-// sane refuses what no sum can be; NaN too.
-func (p Pace) sane() bool {
+// Sane refuses what no sum can be; NaN too.
+func (p Pace) Sane() bool {
 	const most = 1e30
 	for _, v := range []float64{float64(p.Steps), p.Seconds, p.Samples, p.Tokens, p.Flops, p.Waited, p.Scale, float64(p.Skipped)} {
 		if !(v >= 0 && v <= most) {
@@ -27,14 +27,16 @@ func (p Pace) sane() bool {
 	return true
 }
 
-func (p Pace) message() *linkpb.Pace {
+// Message is the pace on the wire; the course goes beside it.
+func (p Pace) Message() *linkpb.Pace {
 	if p.Steps == 0 {
 		return nil
 	}
 	return &linkpb.Pace{Steps: p.Steps, Seconds: p.Seconds, Samples: p.Samples, Tokens: p.Tokens, Flops: p.Flops, Waited: p.Waited, Scale: p.Scale, Skipped: p.Skipped}
 }
 
-func paceOf(r *linkpb.Ranks) Pace {
+// Of reads it.
+func Of(r *linkpb.Ranks) Pace {
 	m := r.GetPace()
 	return Pace{
 		Course: courseOf(r.GetCourse()), Steps: m.GetSteps(), Seconds: m.GetSeconds(), Samples: m.GetSamples(), Tokens: m.GetTokens(), Flops: m.GetFlops(), Waited: m.GetWaited(), Scale: m.GetScale(), Skipped: m.GetSkipped(),

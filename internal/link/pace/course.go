@@ -1,4 +1,4 @@
-package link
+package pace
 
 import (
 	"time"
@@ -15,13 +15,14 @@ type Course struct {
 	Pausing  bool          // one of them is in a pause that it announced
 }
 
-// sane refuses what can't be; NaN too.
-func saneCourse(m *linkpb.Course) bool {
+// SaneCourse refuses what can't be; NaN too.
+func SaneCourse(m *linkpb.Course) bool {
 	const most = 1e10 // seconds
 	return m.GetFirst() >= 0 && m.GetLastAtUnixNano() >= 0 && m.GetStalled() >= 0 && m.GetStalled() <= most && m.GetPatience() >= 0 && m.GetPatience() <= most
 }
 
-func (c Course) message() *linkpb.Course {
+// Message is the course on the wire; nil: nothing is known.
+func (c Course) Message() *linkpb.Course {
 	if c == (Course{}) {
 		return nil
 	}
