@@ -17,8 +17,7 @@ func (q *Queues) LearnRun(user, name string, devices int, ran, declared time.Dur
 	q.learned.Learn(predict.Key{User: user, Name: name, Devices: devices}, ran, declared)
 }
 
-// Remember says what a workload that waits or runs did before this process knew it. What is known of
-// it already counts more.
+// Remember says what a workload that waits or runs did before this process knew it. What is known already counts more.
 func (q *Queues) Remember(id string, ran time.Duration, evicted int) {
 	if r, ok := q.running[id]; ok {
 		if r.before == 0 && r.evicted == 0 {
@@ -27,7 +26,7 @@ func (q *Queues) Remember(id string, ran time.Duration, evicted int) {
 		return
 	}
 	if _, waits := q.waiting[id]; waits && q.past[id] == nil {
-		q.SetPast(id, ran, evicted)
+		q.past[id] = &past{ran: ran, evicted: evicted}
 		q.Refile(id)
 	}
 }

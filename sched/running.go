@@ -60,34 +60,23 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	}
 }
 
-// SetPast says what a workload did before this process knew it: a new leader reads it from history.
-func (q *Queues) SetPast(id string, ran time.Duration, evicted int) {
-	p := q.history(id)
-	p.ran, p.evicted = ran, evicted
-}
-
 // Stop says that a gang no longer stands. A finished one is learned from and forgotten; any other
 // may wait again. Unknown is fine.
 func (q *Queues) Stop(now time.Time, id string, finished bool) {
 	now = q.notBefore(now)
 	r := q.unrun(now, id)
-	if r == nil {
-		if finished {
-			delete(q.past, id)
+	if finished {
+		delete(q.past, id)
+		if r != nil {
+			q.Learn(r.Workload, r.ran(now))
 		}
-		return
-	}
-	ran := r.ran(now)
-	if !finished {
+	} else if r != nil {
 		p := q.history(id)
-		p.ran, p.evicted = ran, r.evicted
+		p.ran, p.evicted = r.ran(now), r.evicted
 		if r.leaving {
 			p.evicted++
 		}
-		return
 	}
-	delete(q.past, id)
-	q.Learn(r.Workload, ran)
 }
 
 // Expect is how much longer a workload runs on average, having run for a while already.

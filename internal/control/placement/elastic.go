@@ -167,11 +167,11 @@ func (m *model) substitute(p *api.Placement) (sched.Assignment, bool) {
 		r := &more.Roles[i]
 		r.Replicas, r.Min, r.Max = p.Spec.Lost.Roles[r.Name], 0, 0
 	}
-	if names := m.zonesOf(at); len(names) > 0 {
+	if names := m.in.zonesOf(at); len(names) > 0 {
 		more.Allow = names
 	}
 	var found sched.Assignment
-	for _, avoid := range m.shunned(p.Spec.Lost) {
+	for _, avoid := range m.in.shunned(p.Spec.Lost) {
 		more.Avoid = slices.Concat(w.Avoid, p.Spec.Lost.Avoid, avoid)
 		if found, ok = sched.Elsewhere(m.cluster, m.queues, &more); ok {
 			break
@@ -191,21 +191,24 @@ func (m *model) substitute(p *api.Placement) (sched.Assignment, bool) {
 	return out, true
 }
 
+// places are nodes by their number.
+type places map[uint32]*api.Node
+
 // shunned are the nodes to keep away from, the most wished for first: where two faults were, then the node that had the
 // last one, then none. A place with faults is better than none at all.
-func (m *model) shunned(lost *api.Loss) [][]uint32 {
-	if lost.Around == "" || m.in[lost.Of] == nil {
+func (p places) shunned(lost *api.Loss) [][]uint32 {
+	if lost.Around == "" || p[lost.Of] == nil {
 		return [][]uint32{nil}
 	}
-	return [][]uint32{around(m.in, m.in[lost.Of], lost.Around), {lost.Of}, nil}
+	return [][]uint32{around(p, p[lost.Of], lost.Around), {lost.Of}, nil}
 }
 
 // zonesOf are those of an assignment: a gang that was lost in part stays together.
-func (m *model) zonesOf(at sched.Assignment) []string {
+func (p places) zonesOf(at sched.Assignment) []string {
 	var out []string
 	for _, slots := range at {
 		for _, s := range slots {
-			if n := m.in[s.Node]; n != nil && !slices.Contains(out, n.Spec.Zone) {
+			if n := p[s.Node]; n != nil && !slices.Contains(out, n.Spec.Zone) {
 				out = append(out, n.Spec.Zone)
 			}
 		}
@@ -244,7 +247,7 @@ func (c *Controller) Smaller(o api.Work) (text fault.Text, ok bool) {
 			continue
 		}
 		w := demand(&t)
-		w.Allow = m.zonesOf(at)
+		w.Allow = m.in.zonesOf(at)
 		for k := range w.Roles {
 			w.Roles[k].Replicas, w.Roles[k].Min, w.Roles[k].Max = 0, 0, 0
 		}

@@ -25,7 +25,7 @@ type model struct {
 	on      map[uint32]map[string]bool // node → ids of tasks that stand on it
 	doubts  map[string]*api.Placement  // by task id: as it was before a write that may have reserved a place
 	lost    map[string]bool            // ids of tasks that look for others in the stead of lost replicas
-	in      map[uint32]*api.Node       // node → where it is
+	in      places                     // node → where it is
 	drains  map[uint32]uint64          // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32          // node name → number
 	zones   map[string]*api.Zone
@@ -48,7 +48,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		nodes: map[string]uint32{}, log: log, host: host, trials: shown{cost.NewTrials(), faults{}},
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]*api.Node{}, guests: newGuests(),
+		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: places{}, guests: newGuests(),
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m

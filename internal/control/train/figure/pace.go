@@ -4,7 +4,6 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -21,7 +20,7 @@ func (t *Turn) Pace() {
 	if !ok {
 		return
 	}
-	sum, ranks, peak, reports := t.sumPace(t.After.Generation)
+	sum, ranks, peak, reports := t.crew().pace(t.After.Generation)
 	if !reports {
 		return
 	}
@@ -32,7 +31,7 @@ func (t *Turn) Pace() {
 	}
 	if sum.Seconds > 0 && (t.After.Pace == nil || wait <= 0 || ends) {
 		t.After.Pace, t.Changed, wait = paceFrom(sum, ranks, peak), true, every
-		t.After.Pace.At, t.After.Pace.Step = t.Now, progressOf(t, "", t.After.Generation).step
+		t.After.Pace.At, t.After.Pace.Step = t.Now, t.crew().progress("", t.After.Generation).step
 	}
 	if !ends {
 		t.wakeIn(max(wait, stepLook))
@@ -43,36 +42,6 @@ func (t *Turn) Pace() {
 func (t *Turn) measurable() (ends, ok bool) {
 	ends = t.After.Phase.Finished() && !t.Before.Phase.Finished()
 	return ends, (t.After.Phase == api.PhaseRunning || ends) && t.After.StartedAt != nil && !t.Over
-}
-
-// sumPace adds up what the launchers of the generation tell. reports: all of them tell of steps.
-func (t *Turn) sumPace(generation int) (sum link.Pace, ranks int, peak float64, reports bool) {
-	known := true
-	printed := t.Members.Any(func(m *gang.Member) bool { return m.Said.Printed })
-	for i := range t.Members {
-		m := &t.Members[i]
-		if t.Alone(m.Role) != "" || printed && !m.Said.Watched { // mostly only the first rank prints
-			continue
-		}
-		if m.Said.Generation != int64(generation) || m.Said.SteppedAt.IsZero() {
-			return link.Pace{}, 0, 0, false
-		}
-		sum.Steps += m.Said.Pace.Steps
-		sum.Seconds += m.Said.Pace.Seconds
-		sum.Samples += m.Said.Pace.Samples
-		sum.Tokens += m.Said.Pace.Tokens
-		sum.Flops += m.Said.Pace.Flops
-		sum.Waited += m.Said.Pace.Waited
-		sum.Skipped = max(sum.Skipped, m.Said.Pace.Skipped)
-		if scale := m.Said.Pace.Scale; scale > 0 && (sum.Scale == 0 || scale < sum.Scale) {
-			sum.Scale = scale
-		}
-		ranks, peak, known, reports = ranks+m.Ranks, peak+m.Peak, known && m.Peak > 0, true
-	}
-	if !known {
-		peak = 0
-	}
-	return sum, ranks, peak, reports
 }
 
 // paceFrom makes rates of sums: all ranks work at the same time, so that the time that passed is the mean

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/control/gang"
-	"github.com/fermi-cluster/fermi/internal/diagnose"
-	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -115,7 +112,7 @@ func (t *Turn) interrupted(in *api.Interruptions, role string, failed time.Time)
 		endRecovery(in, r, failed)
 	}
 	next := api.Recovery{Role: role, FailedAt: failed, SeenAt: t.Now}
-	next.Made = t.farthest(role)
+	next.Made = t.crew().farthest(role)
 	if next.Step = next.Made; role == "" && t.Before.Time != nil {
 		next.Step = max(next.Step, t.Before.Time.Step)
 	}
@@ -133,7 +130,7 @@ func (t *Turn) interrupted(in *api.Interruptions, role string, failed time.Time)
 // attributed knows who is at fault: of the recovery that waits for that, or of a new one.
 func (t *Turn) attributed(in *api.Interruptions, f *api.ReplicaFailure) {
 	role := t.Alone(f.Role)
-	failed, found := failedAt(t, f, role)
+	failed, found := t.crew().failedAt(f, role)
 	r := openRecovery(in)
 	if r == nil || r.OpenedAt != nil {
 		r = t.interrupted(in, role, failed)
@@ -143,36 +140,10 @@ func (t *Turn) attributed(in *api.Interruptions, f *api.ReplicaFailure) {
 	}
 	uncount(in, r)
 	r.Role, r.Cause, r.AttributedAt = role, cmp.Or(f.Cause, f.Reason), t.at()
-	r.Made = max(r.Made, t.farthest(role))
+	r.Made = max(r.Made, t.crew().farthest(role))
 	r.Step = max(r.Step, r.Made)
 	r.Action, r.Replica, r.Rank, r.Node = f.Action, f.Replica, f.Rank, f.Node
 	count(in, r.Cause)
-}
-
-// failedAt is when what failed did. Of a launcher that is lost nobody knows but its engine, which may find it much later: it was well when
-// the gang last got on. found: even that is not known.
-func failedAt(t *Turn, f *api.ReplicaFailure, role string) (at time.Time, found bool) {
-	if at = f.At.Add(-t.silence(f)); f.Rank != nil || f.Reason != engine.ReasonLauncherLost {
-		return at, false
-	}
-	seen := seenAt(t, role)
-	switch {
-	case seen.IsZero():
-		return at, true
-	case seen.Before(at) || at.IsZero():
-		return seen, false
-	}
-	return at, false
-}
-
-// seenAt is when the gang, or a role that is alone, was last seen to get on; zero: nobody tells.
-func seenAt(t *Turn, role string) (at time.Time) {
-	for i := range t.Members {
-		if m := &t.Members[i]; t.Alone(m.Role) == role && m.Said.Pace.Course.First > 0 && m.Said.Pace.Course.LastAt.After(at) {
-			at = m.Said.Pace.Course.LastAt
-		}
-	}
-	return at
 }
 
 func count(in *api.Interruptions, cause string) {
@@ -192,21 +163,6 @@ func uncount(in *api.Interruptions, r *api.Recovery) {
 	if in.Causes[r.Cause]--; in.Causes[r.Cause] == 0 {
 		delete(in.Causes, r.Cause)
 	}
-}
-
-// silence is for how long a rank that hangs had made no progress when that was seen: it failed then.
-func (t *Turn) silence(f *api.ReplicaFailure) (longest time.Duration) {
-	if f.Rank == nil || f.Reason != diagnose.ReasonHung && f.Reason != diagnose.ReasonStopped {
-		return 0
-	}
-	for i := range t.Members {
-		for _, r := range t.Members[i].Said.Hung {
-			if t.Members[i].Role == f.Role && r.Rank == *f.Rank {
-				longest = max(longest, r.Silent)
-			}
-		}
-	}
-	return longest
 }
 
 func endRecovery(in *api.Interruptions, r *api.Recovery, at time.Time) {
@@ -256,7 +212,7 @@ func (t *Turn) advance(in *api.Interruptions, r *api.Recovery) (changed bool) {
 		return changed
 	}
 	if r.RunningAt == nil {
-		r.RunningAt, r.Kept, changed = t.at(), t.kept(r.Role, generation), true
+		r.RunningAt, r.Kept, changed = t.at(), t.crew().kept(r.Role, generation), true
 	}
 	if r.Step == 0 { // no step was told before: that they run is all that can be known
 		endRecovery(in, r, t.Now)
@@ -276,9 +232,9 @@ func (t *Turn) advance(in *api.Interruptions, r *api.Recovery) (changed bool) {
 
 // follow notes how far the ranks of a recovery are: that they made a step, and that it is over.
 func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bool) {
-	p := progressOf(t, r.Role, r.Generation)
+	p := t.crew().progress(r.Role, r.Generation)
 	if r.SteppedAt == nil && p.begun {
-		at := notAfter(t, p.firstAt)
+		at := notAfter(p.firstAt, t.Now)
 		r.SteppedAt, stepped = &at, true
 		if p.first > 0 { // whatever it was told to go on from
 			r.Restore = p.first - 1
@@ -291,7 +247,7 @@ func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bo
 	}
 	end := *r.SteppedAt // its first step was a new one
 	if r.Step > r.Restore {
-		if end = notAfter(t, p.lastAt); end.Before(*r.SteppedAt) {
+		if end = notAfter(p.lastAt, t.Now); end.Before(*r.SteppedAt) {
 			end = *r.SteppedAt
 		}
 	}
@@ -300,79 +256,11 @@ func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bo
 }
 
 // notAfter holds a time of another machine's clock to ours; one that is not known is now.
-func notAfter(t *Turn, at time.Time) time.Time {
-	if at.IsZero() || at.After(t.Now) {
-		return t.Now
+func notAfter(at, now time.Time) time.Time {
+	if at.IsZero() || at.After(now) {
+		return now
 	}
 	return at
-}
-
-// farthest is the newest step that any launcher of the role, or of the others, told of. Before its ranks tell one a launcher says where
-// they were told to go on from: that counts where they told steps before.
-func (t *Turn) farthest(role string) (step int64) {
-	tells := t.Before.Time != nil && t.Before.Time.Step > 0
-	for i := range t.Members {
-		if m := &t.Members[i]; t.Alone(m.Role) == role && (tells || !m.Said.SteppedAt.IsZero()) {
-			step = max(step, m.Said.Step)
-		}
-	}
-	return step
-}
-
-// kept is how many ranks of the generation kept their process from the last.
-func (t *Turn) kept(role string, generation int) (n int) {
-	for i := range t.Members {
-		if m := &t.Members[i]; t.Alone(m.Role) == role && m.Said.Generation == int64(generation) {
-			n += m.Said.Kept
-		}
-	}
-	return n
-}
-
-// progressOf is how far the ranks of a generation are, together.
-type progress struct {
-	step    int64     // that all of them have made
-	begun   bool      // each has made one in this generation
-	first   int64     // the first that one of them made; 0: not known
-	firstAt time.Time // when the last of them had made its first
-	lastAt  time.Time // when they were last seen to get on; zero: not known
-	stalled time.Duration
-	// patience is how long they may take for a step; 0: not known yet.
-	patience time.Duration
-	pausing  bool
-}
-
-// progressOf adds up what launchers tell of a role that starts again by itself, or of the others. A launcher of another generation has not
-// begun. Where ranks are followed by what they print, mostly only the first does: the others say nothing.
-func progressOf(t *Turn, role string, generation int) (p progress) {
-	printed := t.Members.Any(func(m *gang.Member) bool { return m.Said.Printed && t.Alone(m.Role) == role })
-	none := true
-	for i := range t.Members {
-		m := &t.Members[i]
-		if t.Alone(m.Role) != role || printed && !m.Said.Watched {
-			continue
-		}
-		if m.Said.Generation != int64(generation) {
-			return progress{}
-		}
-		c := &m.Said.Pace.Course
-		stepped := !m.Said.SteppedAt.IsZero()
-		if none {
-			p.step, p.begun, none = m.Said.Step, stepped, false
-		}
-		p.step, p.begun = min(p.step, m.Said.Step), p.begun && stepped
-		if c.First > 0 && (p.first == 0 || c.First < p.first) {
-			p.first = c.First
-		}
-		if m.Said.SteppedAt.After(p.firstAt) {
-			p.firstAt = m.Said.SteppedAt
-		}
-		if c.LastAt.After(p.lastAt) {
-			p.lastAt = c.LastAt
-		}
-		p.stalled, p.patience, p.pausing = max(p.stalled, c.Stalled), max(p.patience, c.Patience), p.pausing || c.Pausing
-	}
-	return p
 }
 
 // recoveredText tells how long it took.

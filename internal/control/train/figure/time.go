@@ -16,7 +16,7 @@ func (t *Turn) Time() {
 		return
 	}
 	a := accountOf(t.Before.Time)
-	for _, h := range happeningsOf(t, &a) {
+	for _, h := range t.happenings(&a) {
 		a.happen(h)
 	}
 	if a.TimeUse == nil || t.Before.Phase.Finished() {
@@ -31,8 +31,8 @@ func (t *Turn) Time() {
 	t.After.Time, t.Changed = a.TimeUse, true
 }
 
-// happeningsOf are what this turn brought; a is the account before it.
-func happeningsOf(t *Turn, a *account) (list []happening) {
+// happenings are what this turn brought; a is the account before it.
+func (t *Turn) happenings(a *account) (list []happening) {
 	add := func(h happening) { list = append(list, h) }
 	if start := t.After.StartedAt; start != nil && (a.TimeUse == nil || t.Before.StartedAt == nil) {
 		h := happening{what: began, at: *start}
@@ -46,7 +46,7 @@ func happeningsOf(t *Turn, a *account) (list []happening) {
 	}
 	trains := t.Before.Phase == api.PhaseRunning
 	if trains {
-		list = append(list, stepsOf(t)...)
+		list = append(list, t.steps()...)
 	}
 	open := openRecovery(t.After.Interruptions)
 	fails := open != nil && open.Role == ""
@@ -54,8 +54,8 @@ func happeningsOf(t *Turn, a *account) (list []happening) {
 	case fails:
 		add(happening{what: failed, at: open.FailedAt, step: open.Step})
 	case t.After.Phase == api.PhaseRecovering && t.After.Reason == "Restoring":
-		add(happening{what: rewound, at: t.Now, step: rewindsTo(t)})
-	case t.After.Phase == api.PhasePending && t.Before.Phase != api.PhasePending, trains && t.After.Phase == api.PhaseRecovering && hasMain(t),
+		add(happening{what: rewound, at: t.Now, step: t.rewindsTo()})
+	case t.After.Phase == api.PhasePending && t.Before.Phase != api.PhasePending, trains && t.After.Phase == api.PhaseRecovering && t.crew().mains(),
 		trains && t.After.Generation > t.Before.Generation:
 		add(happening{what: left, at: t.Now})
 	}
@@ -73,32 +73,22 @@ func happeningsOf(t *Turn, a *account) (list []happening) {
 }
 
 // rewindsTo is the step that somebody asked the task to go on from.
-func rewindsTo(t *Turn) int64 {
+func (t *Turn) rewindsTo() int64 {
 	if r := t.Task.Spec.Restore; r != nil {
 		return r.Step
 	}
 	return 0
 }
 
-// hasMain says that there are ranks that start again with the task: a role that starts again by itself is not all of it.
-func hasMain(t *Turn) bool {
-	for i := range t.Members {
-		if t.Alone(t.Members[i].Role) == "" {
-			return true
-		}
-	}
-	return false
-}
-
-// stepsOf is what a generation that runs did, and that it stands still.
-func stepsOf(t *Turn) (list []happening) {
-	p := progressOf(t, "", t.Before.Generation)
+// steps is what a generation that runs did, and that it stands still.
+func (t *Turn) steps() (list []happening) {
+	p := t.crew().progress("", t.Before.Generation)
 	if !p.begun || p.step <= 0 {
 		return nil
 	}
-	at := notAfter(t, p.lastAt)
+	at := notAfter(p.lastAt, t.Now)
 	if p.first > 0 {
-		list = append(list, happening{what: stepped, at: notAfter(t, p.firstAt), step: p.first, generation: t.Before.Generation})
+		list = append(list, happening{what: stepped, at: notAfter(p.firstAt, t.Now), step: p.first, generation: t.Before.Generation})
 	}
 	list = append(list, happening{what: stepped, at: at, step: p.step, generation: t.Before.Generation, stalled: p.stalled})
 	switch {

@@ -42,6 +42,10 @@ func (t *Turn) wakeIn(d time.Duration) {
 	}
 }
 
+func (t *Turn) crew() *crew {
+	return &crew{Terms: t.Terms, members: t.Members, tells: t.Before.Time != nil && t.Before.Time.Step > 0}
+}
+
 // at is the time, to keep.
 func (t *Turn) at() *time.Time {
 	now := t.Now
