@@ -203,25 +203,19 @@ func (f *faults) checkpoints(s *TrainingTaskSpec) {
 	f.peerMemory(s)
 	f.checkpointFrom(s)
 	f.checkpointFolder(s)
-	f.checkpointAuto(s)
-	checkInstant(f, s.Checkpoint)
+	f.checkpointSelf(s)
 }
 
-func (f *faults) checkpointAuto(s *TrainingTaskSpec) {
-	at := "spec.checkpoint.auto"
-	if !s.Checkpoint.Auto {
-		return
-	}
-	if s.Checkpoint.Folder != "" {
+// checkpointSelf checks what is saved by itself: as often as is best, or every few steps by the framework.
+func (f *faults) checkpointSelf(s *TrainingTaskSpec) {
+	c, at := s.Checkpoint, "spec.checkpoint.auto"
+	if c.Auto && c.Folder != "" {
 		f.add(at, "A script with a folder of its own decides itself when it saves; give one or the other.", "使用自有目录的脚本自行决定何时保存，请二选一。")
 	}
-	if slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
+	if c.Auto && slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
 		f.add(at, "Tasks with a role that restarts by itself have no interval in common; leave it out.", "含有单独重启角色的任务没有统一的保存间隔，请去掉该设置。")
 	}
-}
-
-func checkInstant(f *faults, c *Checkpoints) {
-	at := "spec.checkpoint.instant"
+	at = "spec.checkpoint.instant"
 	switch {
 	case c.Instant != "" && c.Instant != "auto":
 		f.add(at, "%q is not known; give auto, or leave it out.", "不支持 %q；请填写 auto 或去掉该设置。", c.Instant)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/quantity"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -160,10 +161,10 @@ func (s Slots) MarshalJSON() ([]byte, error) {
 func (s *Slots) UnmarshalJSON(data []byte) error {
 	var buf []byte
 	if err := json.Unmarshal(data, &buf); err != nil {
-		return valueError("Expected the packed slots as base64 text.", "此处应为 base64 编码的槽位数据。")
+		return quantity.Wrong("Expected the packed slots as base64 text.", "此处应为 base64 编码的槽位数据。")
 	}
 	if len(buf)%slotBytes != 0 || len(buf) > maxReplicas*slotBytes {
-		return valueError("Packed slots of %d bytes: expected %d for each replica, and at most %d replicas.", "槽位数据为 %d 字节：每个副本应为 %d 字节，且最多 %d 个副本。", len(buf), slotBytes, maxReplicas)
+		return quantity.Wrong("Packed slots of %d bytes: expected %d for each replica, and at most %d replicas.", "槽位数据为 %d 字节：每个副本应为 %d 字节，且最多 %d 个副本。", len(buf), slotBytes, maxReplicas)
 	}
 	*s = make(Slots, 0, len(buf)/slotBytes)
 	for ; len(buf) > 0; buf = buf[slotBytes:] {

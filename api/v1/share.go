@@ -3,6 +3,8 @@ package v1
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/api/v1/quantity"
 )
 
 // Share is a part of one device in thousandths; 0 is the whole. JSON: 0.5 or "500m".
@@ -26,10 +28,10 @@ func (s Share) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
 // UnmarshalJSON reads a fraction given as string or number.
 func (s *Share) UnmarshalJSON(data []byte) error {
-	text, ok := scalar(data)
+	text, ok := quantity.Scalar(data)
 	v, err := ParseMilliCPU(text)
 	if !ok || err != nil || v < 0 || v > MilliCPU(WholeDevice) {
-		return valueError("Expected a part of one device between 1m and 1, such as 0.5 or \"500m\".", "此处应为单卡的份额，介于 1m 与 1 之间，例如 0.5 或 \"500m\"。")
+		return quantity.Wrong("Expected a part of one device between 1m and 1, such as 0.5 or \"500m\".", "此处应为单卡的份额，介于 1m 与 1 之间，例如 0.5 或 \"500m\"。")
 	}
 	*s = Share(v)
 	return nil

@@ -1,6 +1,10 @@
 package v1
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/fermi-cluster/fermi/api/v1/quantity"
+)
 
 // Topology is how a gang lies in racks. JSON: "pack", "spread" or {"maxPerRack": 2}.
 type Topology struct {
@@ -54,5 +58,5 @@ func (t *Topology) UnmarshalJSON(data []byte) error {
 }
 
 func badTopology() error {
-	return valueError("Expected pack, spread or {maxPerRack: n} with n from 1 to %d.", "此处应为 pack、spread 或 {maxPerRack: n}，n 为 1 到 %d。", maxReplicas)
+	return quantity.Wrong("Expected pack, spread or {maxPerRack: n} with n from 1 to %d.", "此处应为 pack、spread 或 {maxPerRack: n}，n 为 1 到 %d。", maxReplicas)
 }

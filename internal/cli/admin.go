@@ -8,12 +8,13 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/farewell"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 func (a *app) zoneCommand() *cobra.Command {
 	return group("zone", Both("Availability zones", "可用区"),
-		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), a.outageCommand(), new(farewell).recover(a))
+		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), farewell.Outage(a.farewells()), farewell.Recover(a.farewells()))
 }
 
 func (a *app) queueCommand() *cobra.Command {

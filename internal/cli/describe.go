@@ -15,6 +15,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/card"
+	"github.com/fermi-cluster/fermi/internal/cli/recovery"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -156,7 +157,7 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 	s.describeUse(d, st.Use)
 	s.describeStragglers(d, st.Stragglers)
 	s.describeIntervals(d, st.Intervals)
-	s.describeRecoveries(d, t)
+	(&recovery.Sheet{Lang: s.lang, Now: s.clock.Now(), Add: d.add, Stamp: stamp}).Describe(&st)
 	if c := t.Spec.Code; c != nil {
 		d.add("Code", "代码", first(c.Archive, c.Folder))
 	}

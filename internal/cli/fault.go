@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/recovery"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -66,7 +67,7 @@ func (s *session) watchRecovery(ctx context.Context, project, name string, befor
 		if last := st.Interruptions.Newest(); st.Phase.Finished() || opened && st.Phase == api.PhaseRunning && (last == nil || last.EndedAt != nil) {
 			say(s.clock.Now(), s.t("the task is %s: %s", "任务状态 %s：%s", st.Phase, st.Message.In(s.lang)))
 			if last != nil {
-				putLine(s.out, s.phaseLine(last.Phases()))
+				putLine(s.out, recovery.Phases(s.lang, last.Phases()))
 			}
 			return nil
 		}

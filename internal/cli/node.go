@@ -11,6 +11,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/card"
+	"github.com/fermi-cluster/fermi/internal/cli/farewell"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -28,7 +29,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.listCommand(api.KindNode, "list", Both("List nodes", "列出节点")),
 		a.nodeVerb("cordon", Both("Keep new work away from nodes or devices", "停止向节点或单卡调度新任务"), fault.T("cordoned", "已隔离")),
 		a.nodeVerb("uncordon", Both("Let new work onto nodes or devices again", "恢复向节点或单卡调度新任务"), fault.T("uncordoned", "已恢复调度")),
-		a.drainCommand(), new(farewell).lost(a))
+		a.drainCommand(), farewell.Lost(a.farewells()))
 	cmd.AddCommand(card.Commands(online, Both, needArgs, place)...)
 	return cmd
 }

@@ -11,41 +11,33 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/farewell"
 )
 
 var outageColumns = []column{
 	fixed("TASK", "任务"), number("REPLICAS", "副本"), number("LOST", "丢失"), col("GOES TO, OR WHY IT WAITS", "去向或等待原因"),
 }
 
-func (a *app) outageCommand() *cobra.Command {
-	f := new(farewell)
-	cmd := &cobra.Command{
-		Use: "outage ZONE", Short: Both("Take a zone out: it takes no work, and what stands there leaves; first show where each task would go", "将可用区标记为中断：不再接收任务，其上的任务迁出；先预览各任务的去向"),
-		Args: needArgs(1, 1, "ZONE"), Example: "  fermi zone outage beijing-1 --preview\n  fermi zone outage beijing-1 --yes\n  fermi zone recover beijing-1",
-		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
-			out, err := s.client.Outage(ctx, args[0])
-			if err != nil {
-				return err
+// farewells is what the commands that give up nodes and zones have of this one.
+func (a *app) farewells() farewell.Shell {
+	return farewell.Shell{Both: Both, Need: needArgs, Online: func(run farewell.Run) func(*cobra.Command, []string) error {
+		return a.online(func(ctx context.Context, s *session, args []string) error {
+			call := &farewell.Session{
+				Client: s.client, In: s.in, Err: s.err, Lang: s.lang, Clean: clean, Line: func(line string) { putLine(s.out, line) },
+				Tasks: func(tasks []api.OutageTask, zone bool) error {
+					columns := drainColumns
+					if zone {
+						columns = outageColumns
+					}
+					return writeTable(s.out, columns, s.outageRows(tasks), s.lang, screenOf(s.out))
+				},
 			}
-			if s.structured() && !f.yes {
-				return s.data(out)
+			if s.structured() {
+				call.Data = s.data
 			}
-			putLine(s.out, s.t("Without %s %d [task|tasks] would start elsewhere and %d would wait.", "失去 %s 后，%d 个任务可在别处启动，%d 个需等待。", clean(out.Zone), out.Move, out.Wait))
-			if len(out.Items) > 0 {
-				err = writeTable(s.out, outageColumns, s.outageRows(out.Items), s.lang, screenOf(s.out))
-			}
-			if err != nil {
-				return err
-			}
-			if out.More > 0 {
-				putLine(s.out, s.t("and %d more that were not looked at", "另有 %d 个未逐一分析", out.More))
-			}
-			return f.takeOut(ctx, s, args[0], len(out.Items)+out.More)
-		}),
-	}
-	f.add(cmd)
-	cmd.Flags().BoolVar(&f.preview, "preview", false, Both("only show what would become of the tasks there", "仅预览其上任务的去向"))
-	return cmd
+			return run(ctx, call, args)
+		})
+	}}
 }
 
 func (s *session) outageRows(items []api.OutageTask) [][]cell {

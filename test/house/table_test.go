@@ -32,10 +32,11 @@ var (
 var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
+	{"1 vocabulary, amounts", []string{"api/v1/quantity"}, join(foundation, []string{"api/v1/tree"})},
 	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold"}, nil},
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
 	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/steady"})},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/card", "api/v1/hold"})},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
@@ -148,7 +149,7 @@ var technology = []struct {
 	{"github.com/vishvananda/", []string{"internal/engine/network", "test/..."}},
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
-	{"k8s.io/", []string{"api/v1", "internal/engine/kubeengine"}},
+	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine"}},
 	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/talk/...", "internal/link/curve", "internal/store/...", "internal/app", "internal/launch"}},
 }
 

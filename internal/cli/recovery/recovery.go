@@ -1,6 +1,7 @@
-package cli
+package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,10 +17,20 @@ var phaseTitles = map[api.RecoveryPhase]api.Text{
 	api.RecoveryRestore: api.T("restore", "恢复状态"), api.RecoveryCatchUp: api.T("catch up", "追赶"),
 }
 
-// describeRecoveries shows what failures cost the task.
-func (s *session) describeRecoveries(d *sheetWriter, t *api.TrainingTask) {
-	describeTime(s, d, &t.Status)
-	in := t.Status.Interruptions
+// Sheet is where lines about a task go.
+type Sheet struct {
+	Lang  string
+	Now   time.Time
+	Add   func(en, zh, value string)
+	Stamp func(time.Time) string // a time as people read it
+}
+
+func (s *Sheet) t(en, zh string, args ...any) string { return api.T(en, zh, args...).In(s.Lang) }
+
+// Describe shows what the task's time was spent with, and what failures cost it.
+func (s *Sheet) Describe(status *api.TrainingTaskStatus) {
+	s.spent(status)
+	in := status.Interruptions
 	if in == nil {
 		return
 	}
@@ -27,26 +38,26 @@ func (s *session) describeRecoveries(d *sheetWriter, t *api.TrainingTask) {
 	for _, c := range slices.Sorted(maps.Keys(in.Causes)) {
 		causes = append(causes, fmt.Sprintf("%s %d", c, in.Causes[c]))
 	}
-	d.add("Failures", "故障", fmt.Sprintf("%d (%s)", in.Count, strings.Join(causes, ", ")))
-	d.add("Lost steps", "重算步数", lostSteps(s, in))
-	d.add("Mean time to recover", "平均恢复时间", s.meanRecovery(in))
+	s.Add("Failures", "故障", fmt.Sprintf("%d (%s)", in.Count, strings.Join(causes, ", ")))
+	s.Add("Lost steps", "重算步数", s.lostSteps(in))
+	s.Add("Mean time to recover", "平均恢复时间", s.meanRecovery(in))
 	for i := range in.Last {
 		r := &in.Last[i]
-		d.add("  "+stamp(r.FailedAt), "  "+stamp(r.FailedAt), first(r.Cause, "?")+s.guilty(r)+", "+s.phaseLine(r.Phases())+lostIn(s, r))
+		s.Add("  "+s.Stamp(r.FailedAt), "  "+s.Stamp(r.FailedAt), cmp.Or(r.Cause, "?")+s.guilty(r)+", "+Phases(s.Lang, r.Phases())+s.lostIn(r))
 	}
 }
 
-// describeTime shows how its time was spent; a task that told no steps has an effective time that nobody knows.
-func describeTime(s *session, d *sheetWriter, status *api.TrainingTaskStatus) {
+// spent shows how its time was spent; a task that told no steps has an effective time that nobody knows.
+func (s *Sheet) spent(status *api.TrainingTaskStatus) {
 	if status.Time == nil {
 		return
 	}
 	value := s.t("unknown: it told no steps", "未知：任务未上报步数")
-	if ratio, ok := status.EffectiveTime(s.clock.Now()); ok {
+	if ratio, ok := status.EffectiveTime(s.Now); ok {
 		value = fmt.Sprintf("%.2f %%", 100*ratio)
 	}
-	d.add("Effective time", "有效时间", value)
-	now := s.clock.Now()
+	s.Add("Effective time", "有效时间", value)
+	now := s.Now
 	if status.FinishedAt != nil {
 		now = *status.FinishedAt
 	}
@@ -54,10 +65,10 @@ func describeTime(s *session, d *sheetWriter, status *api.TrainingTaskStatus) {
 	var parts []string
 	for _, kind := range api.TimeKinds {
 		if took := spent[kind]; took > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", timeTitles[kind].In(s.lang), api.Duration(took.Round(10*time.Millisecond))))
+			parts = append(parts, fmt.Sprintf("%s %s", timeTitles[kind].In(s.Lang), api.Duration(took.Round(10*time.Millisecond))))
 		}
 	}
-	d.add("  spent", "  用于", strings.Join(parts, ", "))
+	s.Add("  spent", "  用于", strings.Join(parts, ", "))
 }
 
 var timeTitles = map[api.TimeKind]api.Text{
@@ -66,7 +77,7 @@ var timeTitles = map[api.TimeKind]api.Text{
 }
 
 // lostSteps are those that had to be made again, as far as that is known.
-func lostSteps(s *session, in *api.Interruptions) string {
+func (s *Sheet) lostSteps(in *api.Interruptions) string {
 	switch {
 	case in.Untold == 0:
 		return fmt.Sprint(in.LostSteps)
@@ -77,7 +88,7 @@ func lostSteps(s *session, in *api.Interruptions) string {
 }
 
 // lostIn is what one recovery cost in steps, or that it is not known.
-func lostIn(s *session, r *api.Recovery) string {
+func (s *Sheet) lostIn(r *api.Recovery) string {
 	switch {
 	case r.LostSteps != nil:
 		return s.t(", %d [step|steps] lost", "，重算 %d 步", *r.LostSteps)
@@ -88,19 +99,19 @@ func lostIn(s *session, r *api.Recovery) string {
 }
 
 // guilty is who failed, as far as it is known.
-func (s *session) guilty(r *api.Recovery) string {
+func (s *Sheet) guilty(r *api.Recovery) string {
 	switch {
 	case r.Node == "":
 		return ""
 	case r.Rank == nil:
-		return api.T(" (on %s)", "（%s）", r.Node).In(s.lang)
+		return api.T(" (on %s)", "（%s）", r.Node).In(s.Lang)
 	default:
-		return api.T(" (rank %d on %s)", "（%[2]s 上的 rank %[1]d）", *r.Rank, r.Node).In(s.lang)
+		return api.T(" (rank %d on %s)", "（%[2]s 上的 rank %[1]d）", *r.Rank, r.Node).In(s.Lang)
 	}
 }
 
 // meanRecovery is over all that the ranks came back from, by phase, beside the platform's goal.
-func (s *session) meanRecovery(in *api.Interruptions) string {
+func (s *Sheet) meanRecovery(in *api.Interruptions) string {
 	phases, whole, ok := in.Mean()
 	if !ok {
 		return s.t("unknown: it was not seen to pass the step that it had reached", "未知：尚未观察到训练超过故障前的步数")
@@ -109,14 +120,15 @@ func (s *session) meanRecovery(in *api.Interruptions) string {
 	if whole >= api.RecoveryGoal {
 		mark = "≥"
 	}
-	return fmt.Sprintf("%.2f s (%s %s): %s", whole.Seconds(), mark, api.Duration(api.RecoveryGoal), s.phaseLine(phases))
+	return fmt.Sprintf("%.2f s (%s %s): %s", whole.Seconds(), mark, api.Duration(api.RecoveryGoal), Phases(s.Lang, phases))
 }
 
-func (s *session) phaseLine(took map[api.RecoveryPhase]time.Duration) string {
+// Phases is how long each phase of a recovery took, in a line.
+func Phases(lang string, took map[api.RecoveryPhase]time.Duration) string {
 	var parts []string
 	for _, phase := range api.RecoveryPhases {
 		if dur, ok := took[phase]; ok {
-			parts = append(parts, fmt.Sprintf("%s %.2f s", phaseTitles[phase].In(s.lang), dur.Seconds()))
+			parts = append(parts, fmt.Sprintf("%s %.2f s", phaseTitles[phase].In(lang), dur.Seconds()))
 		}
 	}
 	return strings.Join(parts, ", ")
