@@ -39,8 +39,7 @@ func (l *live) Line(ctx context.Context, w api.Work, rank int) (engine.Name, err
 	if _, found := l.engine.All(); !found || view.Phase == api.PhaseRunning {
 		return "", talk.ErrNotAttached // a new leader still looks for what runs
 	}
-	return "", fault.New(fault.Conflict, "NotRunning", fault.T("It does not run yet.", "尚未运行。")).WithHint(
-		fault.T("See why: fermi why %s.", "查看原因：fermi why %s。", view.Meta.Name))
+	return "", fault.New(fault.Conflict, "NotRunning", fault.T("It does not run yet.", "尚未运行。")).WithHint(fault.T("See why: fermi why %s.", "查看原因：fermi why %s。", view.Meta.Name))
 }
 
 // Talk begins a conversation with a launcher that is attached to this server.

@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/talk"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +91,7 @@ func (w *world) serve(name string, epoch int64, logs Logs) *server {
 			w.notified[n]++
 			w.mu.Unlock()
 		},
-		Fetched: Fetched{ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil }},
+		Fetched: Fetched{ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil }, Calls: talk.NewCalls()},
 	}
 	if w.config != nil {
 		w.config(&cfg)
@@ -377,7 +378,7 @@ func dialRaw(t *testing.T, w *world, s *server, name engine.Name, token string) 
 func helloOf(name engine.Name) *linkpb.FromLauncher {
 	p, _ := ParseName(name)
 	return &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Hello{Hello: &linkpb.Hello{
-		Replica: string(name), Attempt: int32(p.Attempt), TaskId: p.TaskID, State: string(engine.StateCreated),
+		Replica: string(name), Attempt: int32(p.Attempt), TaskId: p.TaskID, State: string(engine.StateCreated), Calls: true,
 	}}}
 }
 

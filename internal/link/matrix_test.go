@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -141,6 +142,12 @@ var orderWords = map[protoreflect.Name]func(m *linkMatrix, a *attached) error{
 	"stop":    func(m *linkMatrix, _ *attached) error { return m.hub.Stop(target, time.Second) },
 	"log_ack": func(_ *linkMatrix, a *attached) error { return a.say(words["log"].message) },
 	"beat":    nil, // said to all who are attached
+	"call": func(m *linkMatrix, _ *attached) error {
+		ctx, hangUp := context.WithCancel(m.t.Context())
+		m.t.Cleanup(hangUp)
+		go func() { _, _, _ = m.hub.Talk(ctx, target) }() // nobody answers
+		return nil
+	},
 }
 
 // TestMatrix tries every call and every message of the protocol's description as everybody. What

@@ -126,7 +126,7 @@ var bugs = []bug{
 		"return cmp.Or(t.Ran.Known.Restart, restartCost)", "return cmp.Or(t.Ran.Known.Restart*0, restartCost)",
 	}, {
 		"the planner does not know of the faults of nodes", "internal/control/placement/model.go",
-		"Failures: m.trials.faults.of(n.Meta.Name, timeOf(m)),", "Failures: 0 * m.trials.faults.of(n.Meta.Name, timeOf(m)),",
+		"Failures: m.trials.faults.of(n.Meta.Name, timeOf(m)) + n.Status.Failures,", "Failures: 0 * m.trials.faults.of(n.Meta.Name, timeOf(m)) + n.Status.Failures,",
 	}, {
 		"a save is told only to what waits", "sched/elsewhere.go",
 		"	w.LastCheckpoint, w.RestartCost = saved, restart\n", "	w.RestartCost = restart\n",
