@@ -226,23 +226,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/nodes/{name}/lost": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Say that the machine is gone: what ran there is given up at once, its devices hold nothing any more, and new work is kept away until it is uncordoned. */
-        post: operations["lostNode"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -813,7 +796,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The bytes of one output, verified as they are read; ranges are served. */
+        /** The bytes of one output; ranges are served. */
         get: operations["readTaskOutput"];
         put?: never;
         post?: never;
@@ -1584,11 +1567,6 @@ export interface components {
             folder?: string;
             /** @description Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded. */
             from?: components["schemas"]["CheckpointFrom"];
-            /**
-             * @description auto: scripts with Transformers, Lightning or Accelerate save in memory every few steps and go on from there, unchanged: model, optimizer, scheduler, scaler, random numbers and the place in the data. Other scripts are not touched.
-             * @enum {string}
-             */
-            instant?: "auto";
             /** @description The disks of the nodes: survives processes and launchers, not the node. */
             local?: components["schemas"]["CheckpointTier"];
             /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
@@ -1628,8 +1606,6 @@ export interface components {
             zones: string[] | null;
         };
         Device: {
-            /** @description Its PCI address. */
-            bus?: string;
             /** Format: int64 */
             index: number;
             /** @description Devices of one island share a fast link. */
@@ -1644,128 +1620,6 @@ export interface components {
             uuid?: string;
             vendor?: string;
             virtual?: boolean;
-        };
-        DeviceCondition: {
-            /** @description watch, test, reset or restart. */
-            action: string;
-            /** @description lost, silent, ecc, pages, rows, recovery, throttle, nvlink, pcie, or xid-N. */
-            kind: string;
-            message?: components["schemas"]["Text"];
-            /** Format: date-time */
-            since: string;
-            /**
-             * Format: int64
-             * @description How many, where it is counted.
-             */
-            value?: number;
-        };
-        DeviceCounts: {
-            /**
-             * Format: int64
-             * @description Memory errors that could not be corrected, since the driver was loaded.
-             */
-            ecc?: number;
-            /**
-             * Format: int64
-             * @description Uncorrected errors of its PCIe link that were not fatal.
-             */
-            errors?: number;
-            /**
-             * Format: int64
-             * @description Fatal errors of its PCIe link.
-             */
-            fatal?: number;
-            /**
-             * Format: int64
-             * @description NVLink recoveries that failed or were needed.
-             */
-            nvlink?: number;
-            /**
-             * Format: int64
-             * @description Memory pages retired for errors that could not be corrected.
-             */
-            pages?: number;
-            /**
-             * Format: int64
-             * @description Memory rows remapped for errors that could not be corrected.
-             */
-            rows?: number;
-        };
-        DeviceFault: {
-            action: string;
-            /** Format: date-time */
-            at: string;
-            /** @description The device took work until then: this one closed it. */
-            closed?: boolean;
-            kind: string;
-            message?: components["schemas"]["Text"];
-            /** @description driver, kernel, or drill. */
-            source: string;
-        };
-        DeviceHealth: {
-            /**
-             * Format: date-time
-             * @description Since when it takes no work; absent while it does.
-             */
-            closedAt?: string;
-            /** @description What is wrong with it now. */
-            conditions?: components["schemas"]["DeviceCondition"][] | null;
-            /** @description The counters of the device that were dealt with; what is above is news. */
-            counted?: components["schemas"]["DeviceCounts"];
-            /** Format: int64 */
-            device: number;
-            /** @description Its faults, the newest last; at most 16. */
-            faults?: components["schemas"]["DeviceFault"][] | null;
-            /** @description The last line of the kernel's log about it that was dealt with. */
-            log?: components["schemas"]["LogMark"];
-            /**
-             * Format: date-time
-             * @description When its machine was started again, or a test was asked for, since it was closed.
-             */
-            mendedAt?: string;
-            message?: components["schemas"]["Text"];
-            /**
-             * Format: date-time
-             * @description The last order about it that was dealt with.
-             */
-            ordered?: string;
-            /** @description The kind of fault that closed it; empty while it is open. */
-            reason?: string;
-            /**
-             * Format: date-time
-             * @description When the state began.
-             */
-            since: string;
-            /** @description open, closed (what stands on it leaves), testing, or out (kept out). */
-            state: string;
-            /** @description The last test. */
-            test?: components["schemas"]["DeviceTest"];
-            /**
-             * Format: int64
-             * @description How many faults it had so far.
-             */
-            total?: number;
-        };
-        DeviceOrder: {
-            /** Format: date-time */
-            at: string;
-            /** Format: int64 */
-            device: number;
-            /** @description Of a drill: the fault is over when the device is tested, so that it returns. */
-            heal?: boolean;
-            /** @description Of a drill: the fault. */
-            kind?: string;
-            /** @description fault (a drill), test, or return. */
-            order: string;
-        };
-        DeviceTest: {
-            /** Format: date-time */
-            at: string;
-            /** @description computed (something was computed on it), tested (the driver was asked), virtual, or untested. */
-            how?: string;
-            /** @description What was wrong. */
-            message?: components["schemas"]["Text"];
-            passed: boolean;
         };
         Distributed: {
             enabled?: boolean;
@@ -1920,15 +1774,12 @@ export interface components {
         ExistingRequest: {
             /** @description python3 train.py in the first environment's folder when absent. */
             command?: string[] | null;
-            /** @description Refused: there are no data sets yet. */
             datasetId?: string;
-            /** @description Refused: there are no data sets yet. */
             datasetVersionId?: string;
             distributedConfig: components["schemas"]["Distributed"];
             env?: components["schemas"]["EnvVar"][] | null;
             /** @enum {string} */
             launchMode: "existing";
-            /** @description Refused: there is no model registry yet. */
             modelId?: string;
             taskName: string;
         };
@@ -1967,7 +1818,7 @@ export interface components {
             rank: number;
         };
         FiguresView: {
-            /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time in which they made new steps; of tasks that tell their steps). A figure that no task has is absent. */
+            /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time that failures did not take). A figure that no task has is absent. */
             figures: {
                 [key: string]: number;
             };
@@ -1987,12 +1838,12 @@ export interface components {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
             command?: string[] | null;
-            /** @description Refused: there are no data sets yet. */
+            /** @description Not built yet. */
             datasetId?: string;
-            /** @description Refused: there are no data sets yet. */
+            /** @description Not built yet. */
             datasetVersionId?: string;
             description?: string;
-            /** @description Only with launchMode existing. */
+            /** @description Not built yet. */
             distributedConfig?: {
                 [key: string]: unknown;
             };
@@ -2005,9 +1856,9 @@ export interface components {
             hyperParameters?: {
                 [key: string]: unknown;
             };
-            /** @description Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing. */
+            /** @description Not built yet. */
             launchMode?: string;
-            /** @description Refused: there is no model registry yet. */
+            /** @description Not built yet. */
             modelId?: string;
             /** @description Made from taskName when absent. */
             name?: string;
@@ -2030,29 +1881,6 @@ export interface components {
             submodules?: boolean;
             /** @description https://…, ssh://… or git@host:path; never with a password. */
             url: string;
-        };
-        Hold: {
-            /** @description Of the machine when it was given up; nothing outlives another one. */
-            bootId?: string;
-            /** @description By index. */
-            devices?: number[] | null;
-            /**
-             * Format: date-time
-             * @description When its launcher said something for the last time.
-             */
-            heard: string;
-            /** @description The name of whose replica it is. */
-            name?: string;
-            /** @description The id of whose replica it is. */
-            owner: string;
-            project?: string;
-            /** @description LauncherSilent: it was replaced or is taken for lost; NodeLost: an operator said so. */
-            reason: string;
-            /** @description An operator said that it is gone, or its machine was restarted: its devices are open. */
-            released?: boolean;
-            replica: string;
-            /** Format: date-time */
-            since: string;
         };
         Identity: {
             /** Format: date-time */
@@ -2098,11 +1926,11 @@ export interface components {
             last?: components["schemas"]["Recovery"][] | null;
             /**
              * Format: int64
-             * @description Steps that had to be made again, of the failures of which that is known.
+             * @description Steps that had to be made again.
              */
             lostSteps?: number;
             /**
-             * @description From failures until training had passed the step that it had reached, or until all ranks ran where they tell no steps; together.
+             * @description From failures until the steps they cost were made up, together.
              * @example 1h30m
              */
             lostTime?: string;
@@ -2112,14 +1940,9 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description Failures after which training was seen to have passed the step that it had reached.
+             * @description Failures that the ranks came back from.
              */
             recovered?: number;
-            /**
-             * Format: int64
-             * @description Failures after which it is not known how many steps had to be made again: the ranks told none.
-             */
-            untold?: number;
         };
         KeptObject: {
             id: string;
@@ -2184,12 +2007,6 @@ export interface components {
             text: string;
             /** Format: date-time */
             time: string;
-        };
-        LogMark: {
-            /** @description The boot id of that kernel. */
-            boot?: string;
-            /** Format: int64 */
-            sequence?: number;
         };
         Loss: {
             /** @description The node, rack, leaf or zone of a node had two faults: others are looked for outside of it first. */
@@ -2346,8 +2163,6 @@ export interface components {
              * @example 500m
              */
             cpu: string;
-            /** @description What operators want of single devices: drills, tests, returns; the newest of each. */
-            deviceOrders?: components["schemas"]["DeviceOrder"][] | null;
             devices?: components["schemas"]["Device"][] | null;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -2357,8 +2172,6 @@ export interface components {
             /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
             drain?: boolean;
             leaf?: string;
-            /** @description An operator said that the machine is gone: what ran on it is given up, and its devices hold nothing any more. Uncordon takes it back. */
-            lost?: boolean;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -2373,15 +2186,6 @@ export interface components {
         };
         NodeStatus: {
             bootId?: string;
-            /** @description Devices that are, or were, not well: why they are closed, and what they had. */
-            devices?: components["schemas"]["DeviceHealth"][] | null;
-            /**
-             * Format: int64
-             * @description Faults of its devices within the last day; the planner prefers nodes without.
-             */
-            failures?: number;
-            /** @description Replicas that were given up without proof that they have ended; their devices stay closed until there is one. */
-            holds?: components["schemas"]["Hold"][] | null;
             /** @description Launchers of other versions than the server's that still run here; each stays as it is until its replica ends. */
             launchers?: components["schemas"]["LauncherVersion"][] | null;
             limits?: string;
@@ -2740,11 +2544,6 @@ export interface components {
              */
             checkpoints?: string;
             /**
-             * @description Bytes of the images that its tasks brought to a node, on each node; those that no task runs in are let go first; 1Ti when absent.
-             * @example 16Gi
-             */
-            images?: string;
-            /**
              * @description Bytes of its tasks' logs; 200Gi when absent.
              * @example 16Gi
              */
@@ -2808,11 +2607,6 @@ export interface components {
              * @example 16Gi
              */
             checkpoints: string;
-            /**
-             * @description Bytes as a quantity, such as 16Gi.
-             * @example 16Gi
-             */
-            images: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -2994,13 +2788,11 @@ export interface components {
             cause?: string;
             /**
              * Format: date-time
-             * @description They had passed where it failed; or the task ended or failed again; or all ran, where they tell no steps.
+             * @description They were where it failed, or the task ended or failed again.
              */
             endedAt?: string;
             /** Format: date-time */
             failedAt: string;
-            /** @description When it failed is not known: failedAt is when it was found. */
-            found?: boolean;
             /**
              * Format: int64
              * @description That answered it.
@@ -3011,16 +2803,6 @@ export interface components {
              * @description Ranks that kept their process: a partial restart. 0: all were started again.
              */
             kept?: number;
-            /**
-             * Format: int64
-             * @description Steps that had to be made again; absent: not known.
-             */
-            lostSteps?: number;
-            /**
-             * Format: int64
-             * @description The newest that the ranks which failed had made: less than step where they were still catching up.
-             */
-            made?: number;
             /** @description That it was on. */
             node?: string;
             /**
@@ -3028,8 +2810,6 @@ export interface components {
              * @description The next generation was decided.
              */
             openedAt?: string;
-            /** @description Training was seen to have passed the step that it had reached. */
-            passed?: boolean;
             /**
              * Format: int64
              * @description Of the process at fault; absent where the whole replica failed.
@@ -3041,7 +2821,7 @@ export interface components {
             replica?: string;
             /**
              * Format: int64
-             * @description The step that it went on from: the one before the first that it made then, or, before that is known, the one that it was told.
+             * @description The step that it went on from.
              */
             restore?: number;
             /** @description The role that starts again by itself; absent: the others. */
@@ -3058,7 +2838,7 @@ export interface components {
             seenAt: string;
             /**
              * Format: int64
-             * @description The farthest that training had reached; absent: the ranks told none.
+             * @description The newest that any rank had reported.
              */
             step?: number;
             /**
@@ -3393,15 +3173,6 @@ export interface components {
             /** @description What was measured, and how often that makes it. */
             why: components["schemas"]["Text"];
         };
-        SavedStep: {
-            /**
-             * Format: date-time
-             * @description When it was whole.
-             */
-            at: string;
-            /** Format: int64 */
-            step: number;
-        };
         Scaling: {
             /**
              * Format: int64
@@ -3661,42 +3432,6 @@ export interface components {
             en?: string;
             zh?: string;
         };
-        TimeUse: {
-            /**
-             * Format: date-time
-             * @description Until when its time is counted. Of a task that trains this is a step that it made: what comes after it is known with the next.
-             */
-            at: string;
-            /**
-             * @description Stalls of this generation that are in spent.
-             * @example 1h30m
-             */
-            counted?: string;
-            /**
-             * @description What its time is spent with since then.
-             * @enum {string}
-             */
-            doing: "effective" | "starting" | "recovering" | "stalled" | "away" | "stopped" | "unknown";
-            /**
-             * Format: date-time
-             * @description Its first start.
-             */
-            from: string;
-            /**
-             * Format: int64
-             * @description The one that made the step.
-             */
-            generation?: number;
-            /** @description By kind. effective: it made steps that had not been made before. starting: it had made none yet. recovering: from a failure until training had passed the step that it had reached. stalled: it stood still and had announced no pause. away: it gave its place up without a failure. stopped: between an end and being taken up again. unknown: it ran, and told no steps. */
-            spent?: {
-                [key: string]: string;
-            };
-            /**
-             * Format: int64
-             * @description The farthest that it made; absent: it told none.
-             */
-            step?: number;
-        };
         Timeouts: {
             /**
              * @description Longest wait in the queue.
@@ -3892,16 +3627,12 @@ export interface components {
             restarts?: string[] | null;
             /** @description Roles with restart: role, which have attempts and generations of their own. */
             roles?: components["schemas"]["RoleStatus"][] | null;
-            /** @description Its newest checkpoint in a tier, as of the last time that this was written down. */
-            saved?: components["schemas"]["SavedStep"];
             /** @description Replicas that stand by for one that is lost. */
             spares?: components["schemas"]["SpareStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
             /** @description Ranks that the others wait for; at most 8, the slowest first. */
             stragglers?: components["schemas"]["Straggler"][] | null;
-            /** @description How its time since its first start was spent. */
-            time?: components["schemas"]["TimeUse"];
             /** @description What it uses, as its launchers see it. */
             use?: components["schemas"]["Use"];
             /** @description Where it runs or ran. */
@@ -4128,8 +3859,6 @@ export interface components {
             latencyP99Ms?: {
                 [key: string]: number;
             };
-            /** @description The zone is out: it takes no work, and what stands there leaves as its rules say. Absent: it is in use. */
-            outage?: boolean;
             price?: components["schemas"]["Price"];
             /**
              * Format: double
@@ -4784,47 +4513,6 @@ export interface operations {
                 /** @description Only this device, by index; the whole node when absent. */
                 device?: number;
             };
-            header?: never;
-            path: {
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /**
-                         * Format: int64
-                         * @description The HTTP status.
-                         */
-                        code: number;
-                        data: components["schemas"]["Node"];
-                        /** @description For people. */
-                        message: string;
-                    };
-                };
-            };
-            400: components["responses"]["Refused"];
-            401: components["responses"]["Refused"];
-            403: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
-            409: components["responses"]["Refused"];
-            429: components["responses"]["Refused"];
-            500: components["responses"]["Refused"];
-            503: components["responses"]["Refused"];
-            504: components["responses"]["Refused"];
-            507: components["responses"]["Refused"];
-        };
-    };
-    lostNode: {
-        parameters: {
-            query?: never;
             header?: never;
             path: {
                 name: string;
@@ -7442,8 +7130,6 @@ export interface operations {
     readTaskOutput: {
         parameters: {
             query?: {
-                /** @description Take the bytes as they are on disk, damaged or not. */
-                unverified?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Read at least this revision. */
