@@ -52,7 +52,12 @@ test("effective time is what new steps took, and unknown without steps", () => {
   const task = (status: Task["status"]): Task =>
     ({ kind: "TrainingTask", metadata: {}, spec: { roles: [] }, status }) as unknown as Task;
   expect(effective(task({}), now)).toBeNaN();
-  const time = { from: at(0), at: at(100), doing: "effective" as const, spent: { effective: "90s", recovering: "10s" } };
+  const time = {
+    from: at(0),
+    at: at(100),
+    doing: "effective" as const,
+    spent: { effective: "90s", recovering: "10s" },
+  };
   expect(effective(task({ startedAt: at(0), time }), now)).toBeNaN();
   expect(effective(task({ startedAt: at(0), time: { ...time, step: 7 } }), now)).toBeCloseTo(0.9);
   const stalled = { ...time, step: 7, at: at(50), doing: "stalled" as const, spent: { effective: "50s" } };

@@ -106,6 +106,145 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dev-environments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List dev-environments, live and archived. */
+        get: operations["listDevEnvironment"];
+        put?: never;
+        /** Create one. */
+        post: operations["createDevEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getDevEnvironment"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateDevEnvironment"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteDevEnvironment"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happened to it. */
+        get: operations["listDevEnvironmentEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where its replicas run or ran. */
+        get: operations["listDevEnvironmentReplicas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Start an environment that was stopped or has failed; its home is as it was. */
+        post: operations["startDevEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stop an environment; its home is kept. */
+        post: operations["stopDevEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A shell beside its processes, as a WebSocket; see docs/reference/terminals.md. */
+        get: operations["openTerminalOfDevEnvironment"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Why the environment is where it is. */
+        get: operations["explainDevEnvironment"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/devices": {
         parameters: {
             query?: never;
@@ -149,6 +288,179 @@ export interface paths {
         };
         /** How well tasks do together, and what failures cost them, beside the platform's goals. */
         get: operations["sumFigures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List inference-services, live and archived. */
+        get: operations["listInferenceService"];
+        put?: never;
+        /** Create one. */
+        post: operations["createInferenceService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getInferenceService"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateInferenceService"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteInferenceService"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happened to it. */
+        get: operations["listServiceEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its replicas print, as text. */
+        get: operations["readServiceLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its replicas, oldest first. */
+        get: operations["listServiceReplicas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/scale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Change how many replicas answer. */
+        post: operations["scaleService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let it answer again. */
+        post: operations["startService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End its replicas; its address stays its own. */
+        post: operations["stopService"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A shell beside its processes, as a WebSocket; see docs/reference/terminals.md. */
+        get: operations["openTerminalOfInferenceService"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Why the service is where it is. */
+        get: operations["explainService"];
         put?: never;
         post?: never;
         delete?: never;
@@ -220,6 +532,57 @@ export interface paths {
         put?: never;
         /** Keep new work away and make what runs there leave; it is placed elsewhere. */
         post: operations["drainNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/fault": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Drill: act as if a device had this fault. It is closed, what runs on it saves and leaves, it is tested, and returns or is kept out. */
+        post: operations["faultNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/lost": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say that the machine is gone: what ran there is given up at once, its devices hold nothing any more, and new work is kept away until it is uncordoned. */
+        post: operations["lostNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Test devices that were closed for a fault again: they were repaired. */
+        post: operations["testNode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -434,6 +797,91 @@ export interface paths {
         post?: never;
         /** Delete one; a task's work is ended first. */
         delete: operations["deleteSecret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-endpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List service-endpoints, live and archived. */
+        get: operations["listServiceEndpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-endpoints/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getServiceEndpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List service-replicas, live and archived. */
+        get: operations["listServiceReplica"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-replicas/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getServiceReplica"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-replicas/{name}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A shell beside its processes, as a WebSocket; see docs/reference/terminals.md. */
+        get: operations["openTerminalOfServiceReplica"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -755,6 +1203,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The curves of the task: what ranks report or print, step times, use of devices, cores and memory. */
+        get: operations["listTaskMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{name}/metrics/points": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Points of chosen curves. Where there are more than asked for, the lowest and highest of each part stay. */
+        get: operations["readTaskMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/move": {
         parameters: {
             query?: never;
@@ -796,7 +1278,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The bytes of one output; ranges are served. */
+        /** The bytes of one output, verified as they are read; ranges are served. */
         get: operations["readTaskOutput"];
         put?: never;
         post?: never;
@@ -885,6 +1367,23 @@ export interface paths {
         put?: never;
         /** Ask the task to end; it keeps its outputs. */
         post: operations["stopTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{name}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A shell beside its processes, as a WebSocket; see docs/reference/terminals.md. */
+        get: operations["openTerminalOfTrainingTask"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1013,6 +1512,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/watch/dev-environments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchDevEnvironment"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/inference-services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchInferenceService"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/watch/nodes": {
         parameters: {
             query?: never;
@@ -1090,6 +1623,40 @@ export interface paths {
         };
         /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
         get: operations["watchSecret"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/service-endpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchServiceEndpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/service-replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchServiceReplica"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1567,6 +2134,11 @@ export interface components {
             folder?: string;
             /** @description Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded. */
             from?: components["schemas"]["CheckpointFrom"];
+            /**
+             * @description auto: scripts with Transformers, Lightning or Accelerate save in memory every few steps and go on from there, unchanged: model, optimizer, scheduler, scaler, random numbers and the place in the data. Other scripts are not touched.
+             * @enum {string}
+             */
+            instant?: "auto";
             /** @description The disks of the nodes: survives processes and launchers, not the node. */
             local?: components["schemas"]["CheckpointTier"];
             /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
@@ -1596,6 +2168,43 @@ export interface components {
         CredentialRef: {
             secret: string;
         };
+        Curve: {
+            /**
+             * Format: int64
+             * @description The newest one in it.
+             */
+            generation: number;
+            name: string;
+            notFinite?: components["schemas"]["NotFinite"][] | null;
+            /** Format: int64 */
+            rank?: number;
+            /** @description role-index, where it is of a whole replica. */
+            replica?: string;
+            role: string;
+            steps: number[] | null;
+            /**
+             * Format: int64
+             * @description Points of the curve that are not kept any more: of such long ones, lowest and highest are.
+             */
+            thinned?: number;
+            /** @description Unix milliseconds. */
+            times: number[] | null;
+            /**
+             * Format: int64
+             * @description Points in the span; those that are not here lie between the lowest and highest beside them.
+             */
+            total: number;
+            /** @description null where it is no finite number: notFinite says which. */
+            values: (number | null)[] | null;
+        };
+        CurveName: {
+            generations: number[] | null;
+            name: string;
+            /** @description That have it; none where it is of whole replicas. */
+            ranks?: number[] | null;
+            /** @description role-index; that have it. */
+            replicas: string[] | null;
+        };
         DataPlace: {
             /**
              * @description As 2Ti.
@@ -1605,7 +2214,14 @@ export interface components {
             /** @description Zones that have a whole copy. */
             zones: string[] | null;
         };
+        DevEnvironment: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["Spec"];
+            status?: components["schemas"]["Status"];
+        };
         Device: {
+            /** @description Its PCI address. */
+            bus?: string;
             /** Format: int64 */
             index: number;
             /** @description Devices of one island share a fast link. */
@@ -1620,6 +2236,128 @@ export interface components {
             uuid?: string;
             vendor?: string;
             virtual?: boolean;
+        };
+        DeviceCondition: {
+            /** @description watch, test, reset or restart. */
+            action: string;
+            /** @description lost, silent, ecc, pages, rows, recovery, throttle, nvlink, pcie, or xid-N. */
+            kind: string;
+            message?: components["schemas"]["Text"];
+            /** Format: date-time */
+            since: string;
+            /**
+             * Format: int64
+             * @description How many, where it is counted.
+             */
+            value?: number;
+        };
+        DeviceCounts: {
+            /**
+             * Format: int64
+             * @description Memory errors that could not be corrected, since the driver was loaded.
+             */
+            ecc?: number;
+            /**
+             * Format: int64
+             * @description Uncorrected errors of its PCIe link that were not fatal.
+             */
+            errors?: number;
+            /**
+             * Format: int64
+             * @description Fatal errors of its PCIe link.
+             */
+            fatal?: number;
+            /**
+             * Format: int64
+             * @description NVLink recoveries that failed or were needed.
+             */
+            nvlink?: number;
+            /**
+             * Format: int64
+             * @description Memory pages retired for errors that could not be corrected.
+             */
+            pages?: number;
+            /**
+             * Format: int64
+             * @description Memory rows remapped for errors that could not be corrected.
+             */
+            rows?: number;
+        };
+        DeviceFault: {
+            action: string;
+            /** Format: date-time */
+            at: string;
+            /** @description The device took work until then: this one closed it. */
+            closed?: boolean;
+            kind: string;
+            message?: components["schemas"]["Text"];
+            /** @description driver, kernel, or drill. */
+            source: string;
+        };
+        DeviceHealth: {
+            /**
+             * Format: date-time
+             * @description Since when it takes no work; absent while it does.
+             */
+            closedAt?: string;
+            /** @description What is wrong with it now. */
+            conditions?: components["schemas"]["DeviceCondition"][] | null;
+            /** @description The counters of the device that were dealt with; what is above is news. */
+            counted?: components["schemas"]["DeviceCounts"];
+            /** Format: int64 */
+            device: number;
+            /** @description Its faults, the newest last; at most 16. */
+            faults?: components["schemas"]["DeviceFault"][] | null;
+            /** @description The last line of the kernel's log about it that was dealt with. */
+            log?: components["schemas"]["LogMark"];
+            /**
+             * Format: date-time
+             * @description When its machine was started again, or a test was asked for, since it was closed.
+             */
+            mendedAt?: string;
+            message?: components["schemas"]["Text"];
+            /**
+             * Format: date-time
+             * @description The last order about it that was dealt with.
+             */
+            ordered?: string;
+            /** @description The kind of fault that closed it; empty while it is open. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When the state began.
+             */
+            since: string;
+            /** @description open, closed (what stands on it leaves), testing, or out (kept out). */
+            state: string;
+            /** @description The last test. */
+            test?: components["schemas"]["DeviceTest"];
+            /**
+             * Format: int64
+             * @description How many faults it had so far.
+             */
+            total?: number;
+        };
+        DeviceOrder: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            device: number;
+            /** @description Of a drill: the fault is over when the device is tested, so that it returns. */
+            heal?: boolean;
+            /** @description Of a drill: the fault. */
+            kind?: string;
+            /** @description fault (a drill), test, or return. */
+            order: string;
+        };
+        DeviceTest: {
+            /** Format: date-time */
+            at: string;
+            /** @description computed (something was computed on it), tested (the driver was asked), virtual, or untested. */
+            how?: string;
+            /** @description What was wrong. */
+            message?: components["schemas"]["Text"];
+            passed: boolean;
         };
         Distributed: {
             enabled?: boolean;
@@ -1774,12 +2512,15 @@ export interface components {
         ExistingRequest: {
             /** @description python3 train.py in the first environment's folder when absent. */
             command?: string[] | null;
+            /** @description Refused: there are no data sets yet. */
             datasetId?: string;
+            /** @description Refused: there are no data sets yet. */
             datasetVersionId?: string;
             distributedConfig: components["schemas"]["Distributed"];
             env?: components["schemas"]["EnvVar"][] | null;
             /** @enum {string} */
             launchMode: "existing";
+            /** @description Refused: there is no model registry yet. */
             modelId?: string;
             taskName: string;
         };
@@ -1818,7 +2559,7 @@ export interface components {
             rank: number;
         };
         FiguresView: {
-            /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time that failures did not take). A figure that no task has is absent. */
+            /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time in which they made new steps; of tasks that tell their steps). A figure that no task has is absent. */
             figures: {
                 [key: string]: number;
             };
@@ -1838,12 +2579,12 @@ export interface components {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
             command?: string[] | null;
-            /** @description Not built yet. */
+            /** @description Refused: there are no data sets yet. */
             datasetId?: string;
-            /** @description Not built yet. */
+            /** @description Refused: there are no data sets yet. */
             datasetVersionId?: string;
             description?: string;
-            /** @description Not built yet. */
+            /** @description Only with launchMode existing. */
             distributedConfig?: {
                 [key: string]: unknown;
             };
@@ -1856,9 +2597,9 @@ export interface components {
             hyperParameters?: {
                 [key: string]: unknown;
             };
-            /** @description Not built yet. */
+            /** @description Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing. */
             launchMode?: string;
-            /** @description Not built yet. */
+            /** @description Refused: there is no model registry yet. */
             modelId?: string;
             /** @description Made from taskName when absent. */
             name?: string;
@@ -1881,6 +2622,29 @@ export interface components {
             submodules?: boolean;
             /** @description https://…, ssh://… or git@host:path; never with a password. */
             url: string;
+        };
+        Hold: {
+            /** @description Of the machine when it was given up; nothing outlives another one. */
+            bootId?: string;
+            /** @description By index. */
+            devices?: number[] | null;
+            /**
+             * Format: date-time
+             * @description When its launcher said something for the last time.
+             */
+            heard: string;
+            /** @description The name of whose replica it is. */
+            name?: string;
+            /** @description The id of whose replica it is. */
+            owner: string;
+            project?: string;
+            /** @description LauncherSilent: it was replaced or is taken for lost; NodeLost: an operator said so. */
+            reason: string;
+            /** @description An operator said that it is gone, or its machine was restarted: its devices are open. */
+            released?: boolean;
+            replica: string;
+            /** Format: date-time */
+            since: string;
         };
         Identity: {
             /** Format: date-time */
@@ -1912,6 +2676,11 @@ export interface components {
              */
             step: number;
         };
+        InferenceService: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["ServiceSpec"];
+            status?: components["schemas"]["ServiceStatus"];
+        };
         Interruptions: {
             /** @description Failures by their cause. */
             causes?: {
@@ -1926,11 +2695,11 @@ export interface components {
             last?: components["schemas"]["Recovery"][] | null;
             /**
              * Format: int64
-             * @description Steps that had to be made again.
+             * @description Steps that had to be made again, of the failures of which that is known.
              */
             lostSteps?: number;
             /**
-             * @description From failures until the steps they cost were made up, together.
+             * @description From failures until training had passed the step that it had reached, or until all ranks ran where they tell no steps; together.
              * @example 1h30m
              */
             lostTime?: string;
@@ -1940,9 +2709,14 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description Failures that the ranks came back from.
+             * @description Failures after which training was seen to have passed the step that it had reached.
              */
             recovered?: number;
+            /**
+             * Format: int64
+             * @description Failures after which it is not known how many steps had to be made again: the ranks told none.
+             */
+            untold?: number;
         };
         KeptObject: {
             id: string;
@@ -2007,6 +2781,12 @@ export interface components {
             text: string;
             /** Format: date-time */
             time: string;
+        };
+        LogMark: {
+            /** @description The boot id of that kernel. */
+            boot?: string;
+            /** Format: int64 */
+            sequence?: number;
         };
         Loss: {
             /** @description The node, rack, leaf or zone of a node had two faults: others are looked for outside of it first. */
@@ -2144,6 +2924,17 @@ export interface components {
             spec: components["schemas"]["NodeSpec"];
             status?: components["schemas"]["NodeStatus"];
         };
+        NodeFaultWish: {
+            /**
+             * Format: int64
+             * @description By index, from 0.
+             */
+            device: number;
+            /** @description The fault is over when the device is tested, so that it returns; else it is kept out. */
+            heal?: boolean;
+            /** @description lost, silent, ecc, pages, rows, recovery, throttle, nvlink, pcie, or xid-N. */
+            kind: string;
+        };
         NodePart: {
             deviceType?: string;
             /** Format: int64 */
@@ -2163,6 +2954,8 @@ export interface components {
              * @example 500m
              */
             cpu: string;
+            /** @description What operators want of single devices: drills, tests, returns; the newest of each. */
+            deviceOrders?: components["schemas"]["DeviceOrder"][] | null;
             devices?: components["schemas"]["Device"][] | null;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -2172,6 +2965,8 @@ export interface components {
             /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
             drain?: boolean;
             leaf?: string;
+            /** @description An operator said that the machine is gone: what ran on it is given up, and its devices hold nothing any more. Uncordon takes it back. */
+            lost?: boolean;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -2186,6 +2981,15 @@ export interface components {
         };
         NodeStatus: {
             bootId?: string;
+            /** @description Devices that are, or were, not well: why they are closed, and what they had. */
+            devices?: components["schemas"]["DeviceHealth"][] | null;
+            /**
+             * Format: int64
+             * @description Faults of its devices within the last day; the planner prefers nodes without.
+             */
+            failures?: number;
+            /** @description Replicas that were given up without proof that they have ended; their devices stay closed until there is one. */
+            holds?: components["schemas"]["Hold"][] | null;
             /** @description Launchers of other versions than the server's that still run here; each stays as it is until its replica ends. */
             launchers?: components["schemas"]["LauncherVersion"][] | null;
             limits?: string;
@@ -2199,6 +3003,15 @@ export interface components {
             node: string;
             /** @description Indexes of the devices that a task has, in order. */
             used: number[] | null;
+        };
+        NotFinite: {
+            /**
+             * Format: int64
+             * @description Index in values.
+             */
+            at: number;
+            /** @enum {string} */
+            is: "NaN" | "Infinity" | "-Infinity";
         };
         Outage: {
             /** @description The first to be served first; at most 1000. */
@@ -2544,6 +3357,11 @@ export interface components {
              */
             checkpoints?: string;
             /**
+             * @description Bytes of the images that its tasks brought to a node, on each node; those that no task runs in are let go first; 1Ti when absent.
+             * @example 16Gi
+             */
+            images?: string;
+            /**
              * @description Bytes of its tasks' logs; 200Gi when absent.
              * @example 16Gi
              */
@@ -2607,6 +3425,11 @@ export interface components {
              * @example 16Gi
              */
             checkpoints: string;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            images: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -2788,11 +3611,13 @@ export interface components {
             cause?: string;
             /**
              * Format: date-time
-             * @description They were where it failed, or the task ended or failed again.
+             * @description They had passed where it failed; or the task ended or failed again; or all ran, where they tell no steps.
              */
             endedAt?: string;
             /** Format: date-time */
             failedAt: string;
+            /** @description When it failed is not known: failedAt is when it was found. */
+            found?: boolean;
             /**
              * Format: int64
              * @description That answered it.
@@ -2803,6 +3628,16 @@ export interface components {
              * @description Ranks that kept their process: a partial restart. 0: all were started again.
              */
             kept?: number;
+            /**
+             * Format: int64
+             * @description Steps that had to be made again; absent: not known.
+             */
+            lostSteps?: number;
+            /**
+             * Format: int64
+             * @description The newest that the ranks which failed had made: less than step where they were still catching up.
+             */
+            made?: number;
             /** @description That it was on. */
             node?: string;
             /**
@@ -2810,6 +3645,8 @@ export interface components {
              * @description The next generation was decided.
              */
             openedAt?: string;
+            /** @description Training was seen to have passed the step that it had reached. */
+            passed?: boolean;
             /**
              * Format: int64
              * @description Of the process at fault; absent where the whole replica failed.
@@ -2821,7 +3658,7 @@ export interface components {
             replica?: string;
             /**
              * Format: int64
-             * @description The step that it went on from.
+             * @description The step that it went on from: the one before the first that it made then, or, before that is known, the one that it was told.
              */
             restore?: number;
             /** @description The role that starts again by itself; absent: the others. */
@@ -2838,7 +3675,7 @@ export interface components {
             seenAt: string;
             /**
              * Format: int64
-             * @description The newest that any rank had reported.
+             * @description The farthest that training had reached; absent: the ranks told none.
              */
             step?: number;
             /**
@@ -3173,6 +4010,19 @@ export interface components {
             /** @description What was measured, and how often that makes it. */
             why: components["schemas"]["Text"];
         };
+        SavedStep: {
+            /**
+             * Format: date-time
+             * @description When it was whole.
+             */
+            at: string;
+            /** Format: int64 */
+            step: number;
+        };
+        ScaleBody: {
+            /** Format: int64 */
+            replicas: number;
+        };
         Scaling: {
             /**
              * Format: int64
@@ -3227,6 +4077,251 @@ export interface components {
         SecretStatus: {
             /** @description Which keys have a value. */
             keys?: string[] | null;
+        };
+        ServiceCount: {
+            /**
+             * Format: int64
+             * @description That answer.
+             */
+            ready: number;
+            /**
+             * Format: int64
+             * @description That exist, also those that start or end.
+             */
+            total: number;
+            /**
+             * Format: int64
+             * @description Of the newest revision, that answer.
+             */
+            updated: number;
+            /** Format: int64 */
+            wanted: number;
+        };
+        ServiceEndpoint: {
+            address: string;
+            replica: string;
+            /** Format: int64 */
+            revision: number;
+        };
+        ServiceEndpoints: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["ServiceEndpointsSpec"];
+        };
+        ServiceEndpointsSpec: {
+            /** Format: int64 */
+            maxConcurrency?: number;
+            /** Format: int64 */
+            maxQueue?: number;
+            /** @description Whose service it is: only who may read the project's work reaches it. */
+            project: string;
+            protocol?: string;
+            /** @description Those that answer, by name. */
+            replicas?: components["schemas"]["ServiceEndpoint"][] | null;
+            serviceId: string;
+            stopped?: boolean;
+            /**
+             * @description A time span with its unit, such as 90s or 1h30m.
+             * @example 1h30m
+             */
+            timeout?: string;
+        };
+        ServiceHealth: {
+            /**
+             * @description Time between two questions; 1s when absent.
+             * @example 1h30m
+             */
+            every?: string;
+            /**
+             * Format: int64
+             * @description Bad answers in a row after which it gets no more requests; 3 when absent.
+             */
+            failures?: number;
+            /** @description Asked with GET: 2xx and 3xx are good answers. Absent: it is enough that the port takes a connection. */
+            path?: string;
+            /**
+             * @description How long an answer may take; 2s when absent.
+             * @example 1h30m
+             */
+            timeout?: string;
+        };
+        ServiceModel: {
+            /** @description Of the task's outputs, or of the code; model.json when absent. */
+            file?: string;
+            /** @description A training task of the project whose output it is. */
+            task?: string;
+        };
+        ServiceReplica: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["ServiceReplicaSpec"];
+            status?: components["schemas"]["ServiceReplicaStatus"];
+        };
+        ServiceReplicaSpec: {
+            /**
+             * Format: date-time
+             * @description Since when it gets no more requests.
+             */
+            drainAt?: string;
+            /** Format: int64 */
+            priority: number;
+            queue: string;
+            /** Format: int64 */
+            revision: number;
+            /** @description Name of the service. */
+            service: string;
+            serviceId: string;
+            /** @description What it is made from. */
+            template: components["schemas"]["ServiceTemplate"];
+        };
+        ServiceReplicaStatus: {
+            /** @description host:port, while it answers. */
+            address?: string;
+            /**
+             * Format: int64
+             * @description Starts so far.
+             */
+            attempt?: number;
+            /** Format: int64 */
+            exitCode?: number;
+            /** Format: date-time */
+            finishedAt?: string;
+            message?: components["schemas"]["Text"];
+            node?: string;
+            /**
+             * @description Where the task stands.
+             * @enum {string}
+             */
+            phase?: "Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped";
+            /** Format: date-time */
+            placedAt?: string;
+            /** @description It answers. */
+            ready?: boolean;
+            /** @description Machine-readable: why it is in this phase. */
+            reason?: string;
+            replicas?: components["schemas"]["ReplicaCount"];
+            restarts?: string[] | null;
+            /** Format: date-time */
+            startedAt?: string;
+            /** @description Why it does not answer, as its launcher was told. */
+            why?: string;
+            zones?: string[] | null;
+        };
+        ServiceRevision: {
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: int64 */
+            number: number;
+            template: components["schemas"]["ServiceTemplate"];
+        };
+        ServiceSpec: {
+            description?: string;
+            /**
+             * Format: int64
+             * @description Requests that a replica works on at once; 64 when absent.
+             */
+            maxConcurrency?: number;
+            /**
+             * Format: int64
+             * @description Requests that wait for each replica beyond that; more are answered 429. 128 when absent.
+             */
+            maxQueue?: number;
+            /**
+             * Format: int64
+             * @description 1000, that of inference, when absent.
+             */
+            priority?: number;
+            /**
+             * @description rest when absent.
+             * @enum {string}
+             */
+            protocol?: "rest" | "grpc" | "websocket";
+            /** @description The project's own when absent. */
+            queue?: string;
+            /**
+             * Format: int64
+             * @description How many answer side by side; 1 when absent.
+             */
+            replicas?: number;
+            /** @description It shall not answer: its replicas end, its address stays its own. */
+            stop?: boolean;
+            /** @description What its replicas are made from; each change of it is a revision. */
+            template: components["schemas"]["ServiceTemplate"];
+            /**
+             * @description How long a request may wait for the first byte of its answer; 60s when absent. A stream that has begun is never cut.
+             * @example 1h30m
+             */
+            timeout?: string;
+        };
+        ServiceStatus: {
+            /** @description Of what the replicas of the newest revision are made from. */
+            hash?: string;
+            /**
+             * @description Of one that is Running: degraded while fewer replicas answer than are wanted.
+             * @enum {string}
+             */
+            health?: "healthy" | "degraded";
+            message?: components["schemas"]["Text"];
+            /**
+             * @description Where the task stands.
+             * @enum {string}
+             */
+            phase?: "Deploying" | "Running" | "Stopped" | "Failed";
+            /**
+             * Format: date-time
+             * @description When it first answered after its last start.
+             */
+            readyAt?: string;
+            /** @description Machine-readable: why it is in this phase. */
+            reason?: string;
+            replicas?: components["schemas"]["ServiceCount"];
+            /**
+             * Format: int64
+             * @description The newest.
+             */
+            revision?: number;
+            /** @description The newest ten, oldest first. */
+            revisions?: components["schemas"]["ServiceRevision"][] | null;
+            /**
+             * Format: int64
+             * @description Replicas made so far; it is in their names.
+             */
+            serial?: number;
+            /** @description Path of its address at the gateway. */
+            url?: string;
+        };
+        ServiceTemplate: {
+            args?: string[] | null;
+            code?: components["schemas"]["Code"];
+            /** @description For engine custom. It listens on $PORT, on all addresses. */
+            command?: string[] | null;
+            credentials?: components["schemas"]["CredentialRef"][] | null;
+            /**
+             * @description What answers: custom (when absent), the command; or sample, the small server inside this program.
+             * @enum {string}
+             */
+            engine?: "custom" | "sample";
+            env?: components["schemas"]["EnvVar"][] | null;
+            /** @description How a replica is asked whether it answers. */
+            health?: components["schemas"]["ServiceHealth"];
+            /** @description What it runs in; absent or host is the node's own system. */
+            image?: string;
+            /** @description What it answers with; for engine sample. */
+            model?: components["schemas"]["ServiceModel"];
+            /**
+             * Format: int64
+             * @description That the command listens on; when absent it gets a free one as $PORT.
+             */
+            port?: number;
+            /** @description Of each replica. */
+            resources?: components["schemas"]["Resources"];
+            /** @description Values of secrets as files in $FERMI_SECRETS. */
+            secretFiles?: components["schemas"]["SecretFile"][] | null;
+            /**
+             * @description How long a replica has to finish its requests after SIGTERM; 30s when absent.
+             * @example 1h30m
+             */
+            stopGrace?: string;
+            /** @description Relative to the code; the code's root when absent. */
+            workingDir?: string;
         };
         SessionInfo: {
             /** Format: date-time */
@@ -3295,6 +4390,48 @@ export interface components {
              */
             state: "starting" | "ready" | "warm" | "leaving";
         };
+        Spec: {
+            /** @description What is started with it, in its home; the environment ends with it. Nothing when absent: it runs until it is stopped. */
+            command?: string[] | null;
+            description?: string;
+            env?: components["schemas"]["EnvVar"][] | null;
+            /** @description What it runs in; host, or nothing, is the node's own system. */
+            image?: string;
+            /**
+             * Format: int64
+             * @description Larger wins; that of environments, 400, when absent.
+             */
+            priority?: number;
+            /** @description The project's own when absent. */
+            queue?: string;
+            /** @description At most 8 accelerators, 128 cores and 1Ti of memory. */
+            resources?: components["schemas"]["Resources"];
+            /** @description How often the command is started again when it fails; 3 times an hour when absent. */
+            restartPolicy?: components["schemas"]["RestartPolicy"];
+            /** @description Values of secrets as files in $FERMI_SECRETS. */
+            secretFiles?: components["schemas"]["SecretFile"][] | null;
+            /** @description Members of its project may enter it; otherwise only its owner may. */
+            shared?: boolean;
+            /**
+             * Format: int64
+             * @description Counts the calls of start; larger than it was asks for another start.
+             */
+            starts?: number;
+            /** @description It shall not run. */
+            stop?: boolean;
+            /**
+             * @description What its home may hold; beyond it the environment is stopped with DiskLimitExceeded. No bound of its own when absent, at most 2Ti.
+             * @example 16Gi
+             */
+            storage?: string;
+            /**
+             * @description What it is for; custom when absent.
+             * @enum {string}
+             */
+            type?: "notebook" | "training" | "inference" | "custom";
+            /** @description Where it runs; chosen at the first start when absent. Its home stays there. */
+            zone?: string;
+        };
         Standby: {
             /** @description Start a fresh interpreter each time. */
             disabled?: boolean;
@@ -3307,6 +4444,35 @@ export interface components {
             /** Format: date-time */
             start: string;
             totals: components["schemas"]["ExpectedTotals"];
+        };
+        Status: {
+            /** Format: int64 */
+            attempt?: number;
+            /** Format: int64 */
+            exitCode?: number;
+            /** Format: date-time */
+            finishedAt?: string;
+            message?: components["schemas"]["Text"];
+            /**
+             * @description Where the task stands.
+             * @enum {string}
+             */
+            phase?: "Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped";
+            /** Format: date-time */
+            placedAt?: string;
+            /** @description Machine-readable: why it is in this phase. */
+            reason?: string;
+            replicas?: components["schemas"]["ReplicaCount"];
+            restarts?: string[] | null;
+            /** Format: date-time */
+            startedAt?: string;
+            /**
+             * Format: int64
+             * @description How many calls of start were heard.
+             */
+            starts?: number;
+            /** @description Where it runs or ran. */
+            zones?: string[] | null;
         };
         Straggler: {
             /** Format: int64 */
@@ -3432,6 +4598,42 @@ export interface components {
             en?: string;
             zh?: string;
         };
+        TimeUse: {
+            /**
+             * Format: date-time
+             * @description Until when its time is counted. Of a task that trains this is a step that it made: what comes after it is known with the next.
+             */
+            at: string;
+            /**
+             * @description Stalls of this generation that are in spent.
+             * @example 1h30m
+             */
+            counted?: string;
+            /**
+             * @description What its time is spent with since then.
+             * @enum {string}
+             */
+            doing: "effective" | "starting" | "recovering" | "stalled" | "away" | "stopped" | "unknown";
+            /**
+             * Format: date-time
+             * @description Its first start.
+             */
+            from: string;
+            /**
+             * Format: int64
+             * @description The one that made the step.
+             */
+            generation?: number;
+            /** @description By kind. effective: it made steps that had not been made before. starting: it had made none yet. recovering: from a failure until training had passed the step that it had reached. stalled: it stood still and had announced no pause. away: it gave its place up without a failure. stopped: between an end and being taken up again. unknown: it ran, and told no steps. */
+            spent?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description The farthest that it made; absent: it told none.
+             */
+            step?: number;
+        };
         Timeouts: {
             /**
              * @description Longest wait in the queue.
@@ -3471,7 +4673,7 @@ export interface components {
             /** @description Only these projects; all of the user's when absent. */
             projects?: string[] | null;
             /**
-             * @description read, tasks (also writes tasks) or admin (all that the user may; when absent).
+             * @description inference (asks services, and nothing else), read, tasks (also writes tasks) or admin (all that the user may; when absent).
              * @enum {string}
              */
             scope?: "read" | "tasks" | "admin";
@@ -3627,12 +4829,16 @@ export interface components {
             restarts?: string[] | null;
             /** @description Roles with restart: role, which have attempts and generations of their own. */
             roles?: components["schemas"]["RoleStatus"][] | null;
+            /** @description Its newest checkpoint in a tier, as of the last time that this was written down. */
+            saved?: components["schemas"]["SavedStep"];
             /** @description Replicas that stand by for one that is lost. */
             spares?: components["schemas"]["SpareStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
             /** @description Ranks that the others wait for; at most 8, the slowest first. */
             stragglers?: components["schemas"]["Straggler"][] | null;
+            /** @description How its time since its first start was spent. */
+            time?: components["schemas"]["TimeUse"];
             /** @description What it uses, as its launchers see it. */
             use?: components["schemas"]["Use"];
             /** @description Where it runs or ran. */
@@ -3859,6 +5065,8 @@ export interface components {
             latencyP99Ms?: {
                 [key: string]: number;
             };
+            /** @description The zone is out: it takes no work, and what stands there leaves as its rules say. Absent: it is in use. */
+            outage?: boolean;
             price?: components["schemas"]["Price"];
             /**
              * Format: double
@@ -4017,7 +5225,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -4076,7 +5284,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -4184,6 +5392,547 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    listDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["DevEnvironment"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "lab"
+                 *       },
+                 *       "spec": {
+                 *         "type": "notebook"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["DevEnvironment"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "lab"
+                 *       },
+                 *       "spec": {
+                 *         "type": "notebook"
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["DevEnvironment"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DevEnvironment"];
+                "application/yaml": components["schemas"]["DevEnvironment"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listDevEnvironmentEvents: {
+        parameters: {
+            query?: {
+                /** @description Only those behind this seq; the newest ones when absent. */
+                after?: number;
+                limit?: number;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EventList"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listDevEnvironmentReplicas: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["ReplicaView"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    startDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    stopDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    openTerminalOfDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Beside which process; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    explainDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Explanation"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     listDevices: {
         parameters: {
             query?: {
@@ -4234,7 +5983,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints";
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Name or id of an object; needs kind. */
@@ -4304,6 +6053,642 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["FiguresView"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listInferenceService: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["InferenceService"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createInferenceService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "spiral"
+                 *       },
+                 *       "spec": {
+                 *         "replicas": 2,
+                 *         "template": {
+                 *           "engine": "sample"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["InferenceService"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "spiral"
+                 *       },
+                 *       "spec": {
+                 *         "replicas": 2,
+                 *         "template": {
+                 *           "engine": "sample"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["InferenceService"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getInferenceService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateInferenceService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InferenceService"];
+                "application/yaml": components["schemas"]["InferenceService"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteInferenceService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listServiceEvents: {
+        parameters: {
+            query?: {
+                /** @description Only those behind this seq; the newest ones when absent. */
+                after?: number;
+                limit?: number;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EventList"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readServiceLog: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+                /** @description Only of this one, by its name. */
+                replica?: string;
+                /** @description Only the last lines of each replica; all when absent or 0. */
+                tail?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listServiceReplicas: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["ServiceReplica"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    scaleService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScaleBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    startService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    stopService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    openTerminalOfInferenceService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Beside which process; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    explainService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Explanation"];
                         /** @description For people. */
                         message: string;
                     };
@@ -4508,6 +6893,138 @@ export interface operations {
         };
     };
     drainNode: {
+        parameters: {
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    faultNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeFaultWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    lostNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    testNode: {
         parameters: {
             query?: {
                 /** @description Only this device, by index; the whole node when absent. */
@@ -5630,6 +8147,250 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    listServiceEndpoints: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["ServiceEndpoints"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    getServiceEndpoints: {
+        parameters: {
+            query?: {
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ServiceEndpoints"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listServiceReplica: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["ServiceReplica"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    getServiceReplica: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ServiceReplica"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    openTerminalOfServiceReplica: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Beside which process; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getSession: {
@@ -7021,6 +9782,124 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    listTaskMetrics: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            /**
+                             * Format: int64
+                             * @description Points that launchers had no room for while no server was there.
+                             */
+                            dropped: number;
+                            items: components["schemas"]["CurveName"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readTaskMetrics: {
+        parameters: {
+            query?: {
+                /** @description Of curves; repeatable. */
+                name?: string[];
+                /** @description Of ranks, or all; the lowest that has the curve when absent. */
+                rank?: string[];
+                /** @description role-index, or all: of curves of whole replicas; the first that has the curve when absent. */
+                replica?: string[];
+                /** @description newest (steps that were made again are those of the last time), all (each generation is a curve), or a number. */
+                generation?: string;
+                by?: "step" | "time";
+                fromStep?: number;
+                toStep?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                until?: string;
+                /** @description At most about so many of each curve. */
+                points?: number;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Curve"][];
+                            /**
+                             * Format: int64
+                             * @description Curves that were chosen too and are not in this answer, which has at most 32.
+                             */
+                            left: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     moveTask: {
         parameters: {
             query?: {
@@ -7130,6 +10009,8 @@ export interface operations {
     readTaskOutput: {
         parameters: {
             query?: {
+                /** @description Take the bytes as they are on disk, damaged or not. */
+                unverified?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Read at least this revision. */
@@ -7423,6 +10304,41 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    openTerminalOfTrainingTask: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Beside which process; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     verifyCheckpoints: {
@@ -7915,6 +10831,168 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    watchDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchInferenceService: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     watchNode: {
         parameters: {
             query?: {
@@ -8215,6 +11293,157 @@ export interface operations {
         };
     };
     watchSecret: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchServiceEndpoints: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchServiceReplica: {
         parameters: {
             query?: {
                 /** @description Made by this user. */

@@ -19,7 +19,10 @@ export default function Recovery({ task, now, lang }: { task: Task; now: number;
   return (
     <Stack gap="lg">
       <SimpleGrid cols={{ base: 2, sm: 4 }}>
-        <FigureView word={t("recovery.effective")} value={Number.isFinite(part) ? percent(part) : t("recovery.unknown")} />
+        <FigureView
+          word={t("recovery.effective")}
+          value={Number.isFinite(part) ? percent(part) : t("recovery.unknown")}
+        />
         <FigureView
           word={t("recovery.mean")}
           value={mean ? short(mean.whole, t) : t("recovery.unknown")}
