@@ -160,7 +160,7 @@ def report(doc, walk, answers, problems):
     operations = [f"{m.upper()} {p}" for p, ms in doc["paths"].items() for m in ms]
     for operation in operations:
         for digit, words in ("2", "never gave a good answer"), ("4", "never refused"):
-            if not seen[operation][digit]:
+            if not seen[operation][digit] and not (digit == "2" and operation.endswith("/terminal")):  # a good answer is a WebSocket
                 problems.append(f"{operation} {words}")
     for problem in problems:
         print("--- FAIL:", problem)

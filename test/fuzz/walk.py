@@ -67,6 +67,8 @@ class Walk:
         self.archive()
         for kind, manifest in MANIFESTS.items():
             self.kind(kind, manifest)
+        self.environments()
+        self.services()
         self.task()
         self.node()
         self.planning()
@@ -114,8 +116,10 @@ class Walk:
         self.until(lambda: self.call("getTrainingTask", name="walked").json()["data"]["status"]["phase"] == "Completed")
         self.until(lambda: self.call("listTaskOutputs", name="walked").json()["data"]["items"])
         self.read("TrainingTask", "walked")
-        for id in "explainTask", "listTaskEvents", "listTaskReplicas", "listTaskCheckpoints", "readTaskLog":
+        for id in "explainTask", "listTaskEvents", "listTaskReplicas", "listTaskCheckpoints", "listTaskMetrics", "readTaskLog":
             self.call(id, name="walked")
+        self.call("openTerminalOfTrainingTask", expect=409, name="walked")
+        self.call("readTaskMetrics", name="walked", query={"name": "loss"})
         self.call("readTaskLog", name="walked", query={"follow": "true"}, headers={"Accept": "text/event-stream"})
         path = self.call("listTaskOutputs", name="walked").json()["data"]["items"][0]["path"]
         output = {"name": "walked", "path_parameters": {"path": path}}
@@ -212,12 +216,69 @@ class Walk:
         self.call("importCheckpoint", expect=409, name="waiting", body={"step": step, "parts": parts})
         self.call("putCheckpointRank", expect=409, name="walked", path_parameters={"step": "1", "rank": "0"}, body=b"x", media_type="application/octet-stream")
 
+    def environments(self):
+        self.call("createDevEnvironment", body={"metadata": {"name": "bench"}, "spec": {}})
+        phase = lambda: self.call("getDevEnvironment", name="bench").json()["data"]["status"]["phase"]
+        self.until(lambda: phase() == "Running")
+        self.read("DevEnvironment", "bench")
+        for id in "explainDevEnvironment", "listDevEnvironmentEvents", "listDevEnvironmentReplicas":
+            self.call(id, name="bench")
+        self.call("openTerminalOfDevEnvironment", expect=400, name="bench")
+        self.call("stopDevEnvironment", name="bench")
+        self.until(lambda: phase() == "Stopped")
+        self.call("startDevEnvironment", name="bench")
+        self.until(lambda: phase() == "Running")
+        read = self.call("getDevEnvironment", name="bench").json()["data"]
+        read["metadata"]["displayName"] = "changed"
+        self.call("updateDevEnvironment", name="bench", body=read)
+        go = [f"bench-{i}" for i in range(4)]
+        for name in go:
+            self.call("createDevEnvironment", body={"metadata": {"name": name}, "spec": {"stop": True}})
+        self.call("deleteDevEnvironment", name=go[0])
+        self.call("stopDevEnvironment", name="bench")  # others need its core
+        self.until(lambda: phase() == "Stopped")
+        self.leave("dev-environments", ["bench"], go[1:])
+
+    def services(self):
+        answer = {"spec": {"template": {"command": ["python3", "-m", "http.server", "8000"], "port": 8000}}}
+        self.call("createInferenceService", body=answer | {"metadata": {"name": "answers"}})
+        phase = lambda: self.call("getInferenceService", name="answers").json()["data"]["status"].get("phase")
+        self.until(lambda: phase() == "Running")
+        self.read("InferenceService", "answers")
+        for id in "explainService", "listServiceEvents", "listServiceReplicas", "readServiceLog":
+            self.call(id, name="answers")
+        replica = self.call("listServiceReplica").json()["data"]["items"][0]["metadata"]["name"]
+        self.read("ServiceReplica", replica)
+        self.read("ServiceEndpoints", "answers")
+        self.call("openTerminalOfInferenceService", expect=400, name="answers")
+        self.call("openTerminalOfServiceReplica", expect=403, name=replica)
+        self.call("scaleService", name="answers", body={"replicas": 1})
+        self.call("stopService", name="answers")
+        self.until(lambda: phase() == "Stopped")
+        self.call("startService", name="answers")
+        self.until(lambda: phase() == "Running")
+        read = self.call("getInferenceService", name="answers").json()["data"]
+        read["metadata"]["displayName"] = "changed"
+        self.call("updateInferenceService", name="answers", body=read)
+        go = [f"answer-{i}" for i in range(4)]
+        for name in go:
+            self.call("createInferenceService", body=answer | {"metadata": {"name": name}})
+            self.call("stopService", name=name)
+        self.call("deleteInferenceService", name=go[0])
+        self.call("stopService", name="answers")
+        self.until(lambda: phase() == "Stopped")
+        self.leave("inference-services", ["answers"], go[1:])
+
     def node(self):
         node = self.call("listNode").json()["data"]["items"][0]["metadata"]["name"]
         self.read("Node", node)
         for id in "previewDrain", "cordonNode", "drainNode", "uncordonNode":
             self.call(id, name=node)
             self.call(id, expect=404, name="none")
+        self.call("faultNode", name=node, expect=400, body={"device": 99, "kind": "ecc"})
+        self.call("testNode", expect=409, name=node)  # nothing is closed
+        self.call("lostNode", name=node)
+        self.call("uncordonNode", name=node)
         self.names["nodes", ""] = [node]
 
     def planning(self):

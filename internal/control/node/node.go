@@ -181,6 +181,9 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) (
 // kept is a node's devices as they are reported now, each in the place it had: placements name devices by it. One that is not
 // reported any more has dropped and stays, until another card is on its bus; new ones come last.
 func kept(old, now []api.Device) []api.Device {
+	if len(old) == 0 {
+		return now // also none: what is stored of an empty list is nil, and one that is not would be written for ever
+	}
 	left := slices.Clone(now)
 	take := func(is func(api.Device) bool) (api.Device, bool) {
 		i := slices.IndexFunc(left, is)

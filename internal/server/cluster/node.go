@@ -156,9 +156,9 @@ func (s *Nodes) write(ctx context.Context, c *rest.Call, row api.KindInfo, chang
 			return nil, err
 		}
 		next := store.Clone(node)
-		reason, text, err := change(node, next)
-		if err != nil {
-			return nil, err
+		reason, text, bad := change(node, next)
+		if bad != nil {
+			return nil, bad
 		}
 		if reflect.DeepEqual(next.Spec, node.Spec) {
 			c.Note.Skip = true

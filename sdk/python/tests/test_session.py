@@ -147,7 +147,7 @@ class Sessions(unittest.TestCase):
         session = self.session()
         session.report(5, {"loss": 0.25, "none": None, "nan": float("nan"), "big": float("inf"), "flag": True})
         session.report(7, {})
-        self.assertEqual(session.link.sent[0], ("progress", {"step": 5, "t": 0.0, "metrics": {"loss": 0.25, "nan.nonfinite": 1.0, "big.nonfinite": 1.0, "flag": 1.0}}))
+        self.assertEqual(session.link.sent[0], ("progress", {"step": 5, "t": 0.0, "metrics": {"loss": 0.25, "nan.nonfinite": 1.0, "big.nonfinite": 2.0, "flag": 1.0}}))
         self.assertGreater(session.link.sent[1][1]["t"], 0)
         with self.assertRaisesRegex(ValueError, "64 is the most"):
             session.report(8, {"m%d" % i: i for i in range(65)})
