@@ -143,7 +143,7 @@ func TestEncryptedBackup(t *testing.T) {
 		t.Errorf("a cut one: %+v", got)
 	}
 	got = w.fermi("restore", file, "--data", fresh, "--passphrase-file", phrase)
-	if got.code != 0 || !strings.Contains(got.err, "The backup holds no secret.key. Put the one of the old folder to "+filepath.Join(fresh, "secret.key")) {
+	if got.code != 0 || !strings.Contains(got.err, "The backup holds no secret.key. Put the one of the old folder (fingerprint ") || !strings.Contains(got.err, ") to "+filepath.Join(fresh, "secret.key")) {
 		t.Errorf("%+v", got)
 	}
 	if err := os.RemoveAll(fresh); err != nil {
