@@ -69,7 +69,7 @@ func TestMove(t *testing.T) {
 	preview := w.must("train", "move", "mover", "--zone", "shanghai-1", "--preview")
 	contains(t, preview, "beijing-1")
 	contains(t, preview, "shanghai-1")
-	contains(t, preview, "device-minutes")
+	contains(t, preview, "It loses at most")
 	contains(t, w.must("train", "move", "mover", "--zone", "shanghai-1"), "reserved")
 	moved := w.until("mover", "running in the other zone", func(t *api.TrainingTask) bool {
 		return t.Status.Phase == api.PhaseRunning && t.Status.Attempt == 2

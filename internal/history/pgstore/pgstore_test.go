@@ -244,7 +244,7 @@ func asFirst(whole string) string {
 		return regexp.MustCompile(`(\t[^\t\n]*){9}\n`).ReplaceAllString(rows, "\n")
 	})
 	for _, table := range []string{"books", "runs", "audit_head", "point_batches", "point_sources", "point_series"} {
-		whole = regexp.MustCompile(`(?s)\n`+table+`\n.*?\n\\\.\n`).ReplaceAllString(whole, "\n")
+		whole = regexp.MustCompile(`(?s)\n`+table+`\n(?:.*?\n)??\\\.\n`).ReplaceAllString(whole, "\n")
 	}
 	return strings.Replace(whole, "\t500\t0\n", "\n", 1)
 }
