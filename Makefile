@@ -95,19 +95,43 @@ e2e-tls: build $(VERSITYGW) ## the same with all launchers on the link over TLS,
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_LINK=tls FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-tls go test -v -count=1 -timeout 60m -run '$(if $(filter sample,$(FERMI_TLS)),TestTour|TestStop|TestGang|TestRestart|TestLink)' ./test/e2e/...
 
+e2e-kube: build ## pods on a real API server of Kubernetes, built from source and kept (minutes, once)
+	@test/kube/build.sh etcd kube-apiserver helm promtool >/dev/null
+	@FERMI_KUBE=$(abspath $(CACHE)/kube) scripts/suite.sh e2e-kube go test -v -count=1 -p 1 -timeout 20m ./internal/engine/kubeengine ./test/pods
+
+parity: build ## docs/parity.md anew: the same features on one host, on hosts that joined and on Kubernetes (root)
+	@test/kube/build.sh etcd kube-apiserver >/dev/null
+	@mkdir -p test/parity/seen
+	@FERMI_PARITY=$(abspath test/parity/seen) FERMI_KUBE=$(abspath $(CACHE)/kube) FERMI_BIN=$(abspath bin/fermi) go test -count=1 -p 1 -timeout 20m -run TestParity ./test/pods ./test/hosts
+	@go test -count=1 -run TestTable ./test/parity -update
+
+e2e-kube-node: build ## a real node, with containerd, runc and a kubelet: PyTorch, an environment and a service in real pods (root; minutes, once)
+	@scripts/install-deps.sh containerd:containerd runc:runc /usr/lib/cni/bridge:containernetworking-plugins mmdebstrap:mmdebstrap /bin/busybox:busybox-static iptables:iptables ip:iproute2
+	@test/kube/build.sh etcd kube-apiserver kubelet >/dev/null
+	@scripts/debian-image.sh $(CACHE)/kube/torch-bookworm.tar python3-torch libopenblas0-pthread
+	@CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $(CACHE)/kube/fermi-static ./cmd/fermi
+	@FERMI_KUBE=$(abspath $(CACHE)/kube) FERMI_STATIC=$(abspath $(CACHE)/kube/fermi-static) FERMI_TORCH_ROOT=$(abspath $(CACHE)/kube/torch-bookworm.tar) \
+		scripts/suite.sh e2e-kube-node go test -v -count=1 -timeout 30m -run TestMachine ./test/pods
+
+e2e-hosts: build $(VERSITYGW) ## many machines: agents that join, work on them and over several, servers that share nothing, FERMI_HOSTS_FAULTS seeded faults; needs root
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
+	@FERMI_BIN=$(abspath bin/fermi) FERMI_S3_SERVER=$(abspath $(VERSITYGW)) FERMI_HOSTS_FAULTS=$${FERMI_HOSTS_FAULTS:-12} scripts/postgres.sh scripts/suite.sh e2e-hosts go test -v -count=1 -timeout 30m ./test/hosts/...
+	@FERMI_STORM_WITHIN=10s scripts/suite.sh e2e-hosts-storm go test -v -count=1 -timeout 5m -run TestStorm ./internal/app/agent
+
 e2e-s3: build $(VERSITYGW) ## the S3 store, all tests of checkpoints, and a task's, on a real S3 server
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) FERMI_CKPT_COLLECTS=$${FERMI_CKPT_COLLECTS:-2} scripts/suite.sh e2e-s3 go test -v -count=1 -timeout 20m \
 		./internal/blob/s3 ./internal/ckpt
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-s3-task go test -v -count=1 -timeout 20m -run TestCheckpointsInABucket ./test/e2e
 
-e2e-images: build ## roles in images of their own, from docker's registry (installed if missing) (root)
-	@scripts/install-deps.sh docker-registry:docker-registry
-	@FERMI_REGISTRY=$$(command -v docker-registry) scripts/suite.sh e2e-images go test -v -count=1 -timeout 20m -run TestImage ./test/recovery
+e2e-images: build ## roles and environments in images of their own, from docker's registry (installed if missing) (root)
+	@scripts/install-deps.sh docker-registry:docker-registry mmdebstrap:mmdebstrap buildah:buildah
+	@scripts/debian-image.sh $(CACHE)/debian-image.tar
+	@FERMI_REGISTRY=$$(command -v docker-registry) FERMI_DEBIAN=$(abspath $(CACHE))/debian-image.tar scripts/suite.sh e2e-images go test -v -count=1 -timeout 20m -run TestImage ./test/recovery ./test/workbench
 
 e2e-attack: build ## a hostile member against the shipped binary (root); FERMI_SWAPS (10000) swaps of each race; FERMI_CALM= leaves the measure of the other tenant out
 	@FERMI_CALM=$${FERMI_CALM-1} scripts/suite.sh e2e-attack go test -v -count=1 -timeout 40m ./test/attack
 
-e2e-all: ## every suite of test/suites.txt in full; those that passed on this very tree are not run again
+e2e-all: ## every suite of test/suites.txt in full but those of which nothing changed since they passed so; goes on where it was stopped
 	@scripts/suites.sh all
 
 e2e-shared: ## the folder store and checkpoints in it, on the mount that FERMI_SHARED_FOLDER names (NFS, Lustre, CephFS); without it they are skipped, and say so
@@ -123,8 +147,8 @@ e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 e2e-disk: build ## full disks, file names used up, I/O errors, damaged files (root); FERMI_DAMAGES (500) flips and cuts of a data folder and as many of a backup
 	@FERMI_DAMAGES=$${FERMI_DAMAGES-500} scripts/suite.sh e2e-disk go test -v -count=1 -timeout 60m ./test/disk
 
-e2e-silence: build ## one of four replicas, or all of one zone's, frozen or killed, FERMI_SILENCE (50) drills from FERMI_SILENCE_SEED (1) on; as many pauses and kills of the server and busy loops that lose nobody (root)
-	@FERMI_SILENCE=$${FERMI_SILENCE:-50} scripts/suite.sh e2e-silence go test -v -count=1 -timeout 120m ./test/silence
+e2e-silence: build ## one of four replicas, or all of one zone's, frozen, killed, cut off or taken out, FERMI_SILENCE (50) drills from number FERMI_SILENCE_FROM (0) of seed FERMI_SILENCE_SEED (1) on; as many pauses and kills of the server and busy loops that lose nobody; services and environments on silent nodes (root). Side by side and elsewhere: test/far.sh
+	@FERMI_SILENCE=$${FERMI_SILENCE:-50} scripts/suite.sh e2e-silence go test -v -count=1 -timeout 120m -parallel 3 ./test/silence
 
 e2e-upgrade: build ## data folders of earlier releases, taken over by this one; their programs are built from their commits, once (root, git history); FERMI_UPGRADE=sample: the newest release, killed
 	@scripts/suite.sh e2e-upgrade go test -v -count=1 -timeout 30m ./test/upgrade/...
@@ -136,8 +160,18 @@ e2e-serve: build ## inference services as a member uses them, with OpenAI's own 
 	@scripts/openai.sh $(abspath $(CACHE))/openai
 	@FERMI_OPENAI_PYTHON=$(abspath $(CACHE))/openai/bin/python scripts/suite.sh e2e-serve go test -v -count=1 -timeout 15m ./test/serve
 
-e2e-workbench: build ## development environments as ordinary members: shells, homes, a killed server, other users (root)
-	@scripts/suite.sh e2e-workbench go test -v -count=1 -timeout 10m ./test/workbench
+e2e-engines: build ## real inference engines on CPUs with real weights (installed under .cache), each with Triton's own client over HTTP, gRPC and gRPC with TLS, as a member (root)
+	@scripts/engines.sh $(abspath $(CACHE))/engines
+	@FERMI_ENGINES=$(abspath $(CACHE))/engines scripts/suite.sh e2e-engines go test -v -count=1 -timeout 15m -run TestEngines ./test/serve
+
+e2e-data: build ## datasets and models as members use them: uploads and servers killed in FERMI_DATA_ROUNDS (10) rounds, other members, bad input
+	@scripts/suite.sh e2e-data go test -v -count=1 -timeout 20m ./test/data
+
+e2e-workbench: build ## development environments as ordinary members: shells, homes, a killed server, other users, SSH with OpenSSH's client, ports, JupyterLab (installed under .cache), VS Code (installed in /opt/fermi/tools), repositories, volumes (root)
+	@scripts/install-deps.sh ssh:openssh-client
+	@scripts/jupyter.sh $(abspath $(CACHE))/jupyter
+	@bin/fermi tools install vscode
+	@FERMI_JUPYTER=$(abspath $(CACHE))/jupyter scripts/suite.sh e2e-workbench go test -v -count=1 -timeout 15m -skip TestImageRoot ./test/workbench # that one is of e2e-images
 
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
@@ -160,12 +194,13 @@ e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing):
 e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under .cache): DTensor, DCP folders; not part of CI
 	@scripts/suite.sh e2e-torch2 scripts/sdk.sh torch2
 
-e2e-trainers: ## ordinary scripts with Transformers, Lightning and Accelerate (5.4 GB under .cache), killed FERMI_KILLS (10) times each: instant saves, the same bits; not part of CI
-	@scripts/suite.sh e2e-trainers scripts/trainers.sh
+e2e-trainers: build ## ordinary scripts with Transformers, Lightning and Accelerate (5.4 GB under .cache) as a member's tasks, killed FERMI_TRAINER_KILLS (10) times each from FERMI_SEED (1) on; TRAINERS=sample: Accelerate with Debian's PyTorch alone (root)
+	@FERMI_TRAINER_KILLS=$${FERMI_TRAINER_KILLS:-10} scripts/suite.sh e2e-trainers scripts/trainers.sh $(TRAINERS)
 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch, then the whole platform (bin/fermi) there; not part of CI
 	@scripts/sdk.sh gpu
 	@test/gpu/platform.sh
+	@test/gpu/trainers.sh
 	@FERMI_CARD=1 go test -v -count=1 -run TestImageCard ./test/recovery
 
 e2e-frameworks: build ## each framework's recipe for real, installed on CPUs where it can be; FRAMEWORKS=sample: Debian's packages only
@@ -205,11 +240,22 @@ bench-start: build ## time to ready, memory at rest, size of the binary
 bench-submit: build ## submit to first line; reads while writes come in
 	@go run ./bench submit
 
+bench-ssh: build ## shells, echo and sftp into an environment, beside OpenSSH's own server (root)
+	@scripts/install-deps.sh ssh:openssh-client /usr/sbin/sshd:openssh-server
+	@go run ./bench ssh
+
+bench-data: build ## uploads of 2 GiB and of 100,000 small files, beside cp with fsync
+	@go run ./bench data
+
 bench-archive: build ## a million finished and a hundred thousand queued tasks
 	@go run ./bench archive
 
 bench-curves: build ## curves of 1,000 ranks into SQLite for FERMI_CURVES_SECONDS (600), and a series of a million points opened
 	@go run ./bench curves
+
+bench-gateway: build ## what a request and an open stream cost the gateway, beside nginx, HAProxy and Caddy (Debian's, installed if missing) and Go's bare ReverseProxy (root)
+	@scripts/install-deps.sh nginx:nginx-light haproxy:haproxy caddy:caddy
+	@go run ./bench gateway
 
 bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
 	@go run ./bench openb
@@ -255,6 +301,10 @@ bench-checkpoint: ## a save to the local disk against the same writer without ha
 bench-rendezvous: ## a generation of 16,384 launchers; all attached again after the server is killed
 	@go run ./bench rendezvous
 
+bench-kube: build ## gangs on 1,250 KWOK nodes against a plain client and kube-scheduler, FERMI_KUBE_GANGS for one smaller shape (programs built from source and kept)
+	@test/kube/build.sh etcd kube-apiserver kube-scheduler kwok >/dev/null
+	@FERMI_KUBE=$(abspath $(CACHE)/kube) go run ./bench kube
+
 bench-preflight: build ## the checks before the first start of a gang on 64 nodes
 	@go run ./bench preflight
 
@@ -268,6 +318,9 @@ generate: build ## generated code (the link protocol, the console's client)
 	@GOBIN=$(abspath $(CACHE)/bin) go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC)
 	@PATH=$(abspath $(CACHE)/bin):$$PATH go generate ./...
 	@scripts/web.sh generate
+
+package: build ## a Debian package, built and looked into: bin/fermi_VERSION_ARCH.deb
+	@scripts/package.sh $(VERSION)
 
 sbom: build ## what bin/fermi is made of, as CycloneDX JSON: bin/fermi.cdx.json
 	@go run ./cmd/sbom -version $(VERSION)

@@ -358,6 +358,10 @@ func curvesOpened(ctx context.Context, r *report) error {
 	if err := fillCurve(ctx, filepath.Join(c.Dir, "history.db"), id); err != nil {
 		return err
 	}
+	// Sums of what lies at rest are of what the server left, and we put something there ourselves.
+	if err := os.Remove(filepath.Join(c.Dir, "rest.sums")); err != nil {
+		return err
+	}
 	if err := c.Start(ctx); err != nil {
 		return err
 	}

@@ -37,11 +37,15 @@ var benchmarks = []benchmark{
 	{"saving", benchSaving},
 	{"checkpoint", benchCheckpoint},
 	{"curves", benchCurves},
+	{"kube", benchKube},
+	{"gateway", benchGateway},
+	{"ssh", benchSSH},
+	{"data", benchData},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench results|start|submit|archive|web|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|mind|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint|curves")
+		fail("usage: bench results|start|submit|archive|web|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|mind|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint|curves|gateway|ssh|data|kube")
 	}
 	if os.Args[1] == "results" {
 		if err := writePage(); err != nil {

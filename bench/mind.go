@@ -14,6 +14,9 @@ var mindParts = []benchmark{
 	{"overload", mindOverload},
 	{"backlog", mindBacklog},
 	{"topology", mindTopology},
+	{"churn", mindChurn},
+	{"zones", mindZones},
+	{"deadlines", mindDeadlines},
 }
 
 // benchMind runs the parts that FERMI_MIND names, all without it. FERMI_SIZE=small takes a small

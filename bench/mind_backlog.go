@@ -147,20 +147,18 @@ func (cs backlogCase) run(r *report) error {
 	started, evicted := 0, 0
 	for turn := range cs.turns {
 		now = now.Add(5 * time.Second)
-		for range 1 + cs.nodes/1000 { // some end, learned from or not
-			if len(running) == 0 {
-				break
-			}
+		for ends := 1 + cs.nodes/1000; ends > 0 && len(running) > 0; { // some end, and are learned from
 			k := rnd.IntN(len(running))
 			id := running[k]
 			running[k] = running[len(running)-1]
 			running = running[:len(running)-1]
-			if _, runs := q.Running(id); runs {
+			if _, runs := q.Running(id); runs { // it was not asked to go since
 				c.Release(id)
 				q.Stop(now, id, true)
 				delete(work, id)
+				submit()
+				ends--
 			}
-			submit()
 		}
 		res, took := plan()
 		started += len(res.Decisions)

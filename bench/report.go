@@ -112,7 +112,17 @@ func writePage() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(resultsPage, []byte(result.Page(runs)), 0o644)
+	page, pictures := result.PlannerPage(runs)
+	files := map[string]string{resultsPage: result.Page(runs), "docs/reference/planner.md": page}
+	for name, picture := range pictures {
+		files["docs/pictures/"+name] = picture
+	}
+	for name, text := range files {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func machine() string {
@@ -135,7 +145,7 @@ func commit() string {
 		return ""
 	}
 	name := strings.TrimSpace(string(out))
-	if exec.Command("git", "diff", "--quiet", "HEAD", "--", ".", ":!bench/results", ":!"+resultsPage).Run() != nil {
+	if exec.Command("git", "diff", "--quiet", "HEAD", "--", ".", ":!bench/results", ":!"+resultsPage, ":!docs/reference/planner.md", ":!docs/pictures").Run() != nil {
 		name += "+"
 	}
 	return name
@@ -146,7 +156,7 @@ func settings() map[string]string {
 	out := map[string]string{}
 	for _, pair := range os.Environ() {
 		name, value, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, "FERMI_") && value != "" && name != "FERMI_TRACES" && name != "FERMI_DATA" && name != "FERMI_SERVER" {
+		if strings.HasPrefix(name, "FERMI_") && value != "" && name != "FERMI_TRACES" && name != "FERMI_DATA" && name != "FERMI_SERVER" && name != "FERMI_KUBE" && name != "FERMI_BIN" {
 			out[name] = value
 		}
 	}

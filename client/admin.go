@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -152,4 +153,22 @@ func (c *Client) Raw(ctx context.Context, path string, query url.Values) (json.R
 	var out json.RawMessage
 	err := c.read(ctx, path, query, &out)
 	return out, err
+}
+
+// JoinToken lets one machine join, once.
+type JoinToken struct {
+	Token     string    `json:"token"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	Zone      string    `json:"zone"`
+	Servers   []string  `json:"servers"`
+}
+
+// AddNode makes a one-time token with which a machine joins a zone.
+func AddNode(ctx context.Context, c *Client, zone string, ttl time.Duration) (*JoinToken, error) {
+	in := struct {
+		Zone string       `json:"zone,omitempty"`
+		TTL  api.Duration `json:"ttl,omitempty"`
+	}{zone, api.Duration(ttl)}
+	out := &JoinToken{}
+	return out, c.write(ctx, http.MethodPost, "/join-tokens", nil, in, out)
 }

@@ -43,10 +43,16 @@ const lateBy = time.Minute
 // ended and everything was handed over; a broken stream is resumed where it broke. An error of
 // emit ends it and is returned as it is.
 func (c *Client) Logs(ctx context.Context, project, name string, o LogOptions, emit func(LogLine) error) error {
-	path, err := taskPath(name, "logs")
+	return LogsOf(ctx, c, api.KindTrainingTask, project, name, o, emit)
+}
+
+// LogsOf is Logs of work of any kind.
+func LogsOf(ctx context.Context, c *Client, kind api.Kind, project, name string, o LogOptions, emit func(LogLine) error) error {
+	path, err := objectPath(kind, name)
 	if err != nil {
 		return err
 	}
+	path += "/logs"
 	pos := newLogPosition()
 	query := inProject(project)
 	set(query, "replica", o.Replica)
@@ -83,14 +89,15 @@ func (c *Client) Logs(ctx context.Context, project, name string, o LogOptions, e
 		}
 		// A clean end without a word may be a server that shuts down. Only the end of the task is
 		// the end of its log; then one more look fetches what came in between.
-		task, err := Get[*api.TrainingTask](ctx, c, project, name)
+		obj, err := c.Get(ctx, kind, project, name)
 		switch {
 		case fault.Is(err, fault.NotFound):
 			return true, heard, nil
 		case err != nil:
 			return false, heard, err
 		}
-		final = task.Status.Phase.Finished()
+		work, _ := api.WorkloadOf(obj)
+		final = work.Phase.Finished()
 		return false, heard, nil
 	})
 }

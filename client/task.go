@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,12 +163,38 @@ func (t Text) MarshalJSON() ([]byte, error) {
 
 // Why asks what a task waits for, or why it ended as it did.
 func (c *Client) Why(ctx context.Context, project, name string) (Explanation, error) {
-	var out Explanation
-	p, err := taskPath(name, "why")
-	if err != nil {
-		return out, err
+	return whyOf(ctx, c, api.KindTrainingTask, project, name)
+}
+
+// WhyOf explains work of any kind, called NAME or KIND/NAME. Of one name tasks come first.
+func WhyOf(ctx context.Context, c *Client, project, name string) (Explanation, error) {
+	word, rest, named := strings.Cut(name, "/")
+	if !named {
+		word, rest = "", name
 	}
-	err = c.read(ctx, p, inProject(project), &out)
+	word = strings.ToLower(word)
+	none := error(fault.New(fault.NotFound, "NotFound", fault.T("There is no kind of work called %q.", "没有名为 %q 的工作负载类型。", word)))
+	for _, kind := range append([]api.Kind{api.KindTrainingTask}, api.WorkKinds()...) {
+		row := api.MustInfo(kind)
+		if !row.Users || word != "" && word != row.Singular && word != row.Plural && word != strings.ToLower(string(kind)) && !slices.Contains(row.Aliases, word) {
+			continue
+		}
+		out, err := whyOf(ctx, c, kind, project, rest)
+		if !fault.Is(err, fault.NotFound) {
+			return out, err
+		}
+		if kind == api.KindTrainingTask || word != "" {
+			none = err
+		}
+	}
+	return Explanation{}, none
+}
+
+func whyOf(ctx context.Context, c *Client, kind api.Kind, project, name string) (out Explanation, err error) {
+	p, err := objectPath(kind, name)
+	if err == nil {
+		err = c.read(ctx, p+"/why", inProject(project), &out)
+	}
 	return out, err
 }
 

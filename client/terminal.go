@@ -16,12 +16,26 @@ import (
 )
 
 // Verb does what a kind offers beside changing its objects, such as start and stop of an environment. The object as it is then lands in out.
-func Verb(ctx context.Context, c *Client, kind api.Kind, project, name, verb string, out any) error {
+func Verb(ctx context.Context, c *Client, kind api.Kind, project, name, verb string, out any, opts ...Option) error {
+	return VerbWith(ctx, c, kind, project, name, verb, nil, out, opts...)
+}
+
+// VerbWith is Verb with something to say.
+func VerbWith(ctx context.Context, c *Client, kind api.Kind, project, name, verb string, in, out any, opts ...Option) error {
 	p, err := objectPath(kind, name)
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, http.MethodPost, p+"/"+verb, inProject(project), nil, out)
+	return c.write(ctx, http.MethodPost, p+"/"+verb, inProject(project, opts...), in, out)
+}
+
+// View reads a page of a kind's own about one object, such as the activity of an environment, into out.
+func View(ctx context.Context, c *Client, kind api.Kind, project, name, view string, out any) error {
+	p, err := objectPath(kind, name)
+	if err != nil {
+		return err
+	}
+	return c.read(ctx, p+"/"+view, inProject(project), out)
 }
 
 // TerminalOptions say which process a terminal is opened beside, and what runs in it.
@@ -45,31 +59,13 @@ func OpenTerminal(ctx context.Context, c *Client, o TerminalOptions) (*Terminal,
 	if err != nil {
 		return nil, err
 	}
-	at := c.current.Load()
-	u := c.bases[at].JoinPath(base + path + "/terminal")
 	q := inProject(o.Project)
 	if o.Rank != 0 {
 		q.Set("rank", strconv.Itoa(o.Rank))
 	}
-	u.RawQuery = q.Encode()
-	header := http.Header{"User-Agent": {c.agent}}
-	if c.token != "" {
-		header.Set("Authorization", "Bearer "+c.token)
-	}
-	if c.language != "" {
-		header.Set("Accept-Language", c.language)
-	}
-	ws, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled})
+	ws, err := dialWebSocket(ctx, c, path+"/terminal", q)
 	if err != nil {
-		if resp != nil && resp.StatusCode >= 300 {
-			err := c.refused(resp)
-			if fault.Is(err, fault.Unavailable) {
-				c.moveOn(at)
-			}
-			return nil, err
-		}
-		c.moveOn(at)
-		return nil, c.unreachable(ctx, err)
+		return nil, err
 	}
 	ws.SetReadLimit(terminal.MaxMessage + 1<<10)
 	t := &Terminal{ws: ws}

@@ -3,8 +3,10 @@ package sched_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched"
 )
 
 // TestATurnIsBounded: before a long backlog of many shapes a turn ends early and says so, the next ones
@@ -48,5 +50,74 @@ func TestATurnIsBounded(t *testing.T) {
 	}
 	if started != 3 { // seven devices in pairs
 		t.Errorf("%d started, want 3", started)
+	}
+}
+
+// TestWhoComesGoesBeforeASweep: something was freed, and a long backlog is to be looked at again; one that
+// comes now and is the first of its queue starts before that.
+func TestWhoComesGoesBeforeASweep(t *testing.T) {
+	s := newStage(t, 1, 8)
+	s.p.NoPreemption = true
+	s.q.Add(s.task("a", 1, 1, 7))
+	s.starts("a")
+	for i := range 1000 {
+		w := s.task(fmt.Sprintf("b%04d", i), 1, 1, 2)
+		w.Roles[0].Need.CPU = api.MilliCPU(1 + i)
+		w.Queue = fmt.Sprintf("q%d", i%5)
+		s.q.Add(w)
+	}
+	for s.plan().More {
+	}
+	s.end("a")
+	late := s.task("c", 1, 1, 1)
+	late.Queue, late.Expected = "q0", 1000*time.Hour
+	s.q.Add(late)
+	first := s.task("d", 9, 1, 1)
+	first.Queue = "q0"
+	s.q.Add(first)
+	if !s.starts("d").More {
+		t.Error("the others are forgotten")
+	}
+	next := s.task("e", 9, 1, 1) // comes before they were looked at
+	next.Queue = "q1"
+	s.q.Add(next)
+	s.starts("e")
+	for i := range 20 { // but they are, whoever comes
+		w := s.task(fmt.Sprintf("f%02d", i), 9, 1, 0)
+		w.Queue = "q2"
+		s.q.Add(w)
+		if got := ids(s.plan()); len(got) > 1 || got[0] != w.ID {
+			return
+		}
+	}
+	t.Error("whoever comes keeps the others waiting for ever")
+}
+
+// TestVictimsAreLookedForInParts: in a large cluster a search for victims goes on where it ended, and finds
+// the only one there is.
+func TestVictimsAreLookedForInParts(t *testing.T) {
+	const nodes = 5000
+	s := newStage(t, nodes, 1)
+	for i := range nodes {
+		w := s.task(fmt.Sprintf("r%04d", i), 1, 1, 1)
+		w.Preemptible = i == nodes-7
+		at := sched.Assignment{{api.Slot{Node: uint32(i + 1), Devices: 1}}}
+		if err := s.c.Hold(w.ID, w.Roles, at); err != nil {
+			t.Fatal(err)
+		}
+		s.q.Run(s.now, s.c, w, at, s.now)
+	}
+	s.q.Add(s.task("x", 5, 1, 1))
+	for turns := 0; ; turns++ {
+		res := s.plan()
+		if len(res.Evictions) > 0 {
+			if want := fmt.Sprintf("r%04d", nodes-7); res.Evictions[0].ID != want || len(res.Evictions) > 1 {
+				t.Errorf("%+v was asked to go, want %s", res.Evictions, want)
+			}
+			break
+		}
+		if !res.More || turns > 10 {
+			t.Fatal("nobody is asked to go, turns:", turns)
+		}
 	}
 }

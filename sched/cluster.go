@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched/pack"
@@ -20,9 +21,8 @@ type Cluster struct {
 	hosts map[string]*host
 	holds map[string]*hold
 	// freed grows whenever something that was refused could now fit.
-	freed uint64
-	// rates grows whenever prices or carbon of a zone change.
-	rates uint64
+	freed  uint64
+	market market
 
 	typeIDs   map[string]uint16 // by name as first written, and folded
 	typeNames []string
@@ -52,8 +52,6 @@ type node struct {
 	// standing counts replicas.
 	standing int
 	at       int32 // in the tree
-	// stamp is new with every change: who knows the stamp knows the node.
-	stamp uint64
 }
 
 type host struct {
@@ -67,12 +65,22 @@ type hold struct {
 	at    Assignment
 }
 
+// market is what is known of prices: rates grows whenever those of a zone, or its carbon, change; they differ
+// where they are not the same everywhere; now is the last turn's time, because they change with the hour.
+type market struct {
+	rates  uint64
+	differ bool
+	now    time.Time
+}
+
 // NewCluster is an empty one.
 func NewCluster() *Cluster {
-	return &Cluster{
+	c := &Cluster{
 		nodes: map[uint32]*node{}, zones: map[string]*zone{}, hosts: map[string]*host{}, holds: map[string]*hold{},
-		typeIDs: map[string]uint16{}, known: newKnown(),
+		typeIDs: map[string]uint16{},
 	}
+	c.known.begin(c)
+	return c
 }
 
 // SetZone adds or changes a zone. A node may name a zone that was never set; it is healthy.
@@ -82,11 +90,12 @@ func (c *Cluster) SetZone(z Zone) {
 		c.tree = nil
 	}
 	if !old.Cost.SameRates(z.Cost) {
-		c.rates++
+		c.market.rates++
 	}
 	z.Latency, z.Bandwidth = maps.Clone(z.Latency), maps.Clone(z.Bandwidth)
 	old.Zone = z
 	c.sortZones()
+	c.market.differ = differ(c.order)
 	c.freed++
 }
 
@@ -102,6 +111,7 @@ func (c *Cluster) RemoveZone(name string) {
 	}
 	delete(c.zones, name)
 	c.order = slices.DeleteFunc(c.order, func(other *zone) bool { return other == z })
+	c.market.differ = differ(c.order)
 	c.tree = nil
 }
 
@@ -167,7 +177,7 @@ func (c *Cluster) SetNode(n Node) error {
 	c.count(fresh, +1)
 	c.freed++
 	if !exists {
-		c.bounds.add(&fresh.room, +1)
+		c.bounds.Add(&fresh.room, +1)
 		z := c.zone(n.Zone)
 		c.nodes[n.Number] = fresh
 		at, _ := slices.BinarySearchFunc(z.nodes, n.Number, func(a *node, b uint32) int { return cmp.Compare(a.Number, b) })
@@ -226,8 +236,8 @@ func (c *Cluster) replace(old, fresh *node) {
 		fresh.host.used += old.standing
 	}
 	fresh.standing = old.standing
-	c.bounds.add(&old.room, -1)
-	c.bounds.add(&fresh.room, +1)
+	c.bounds.Add(&old.room, -1)
+	c.bounds.Add(&fresh.room, +1)
 	fresh.at = old.at
 	*old = *fresh
 	c.touch(old)
@@ -258,7 +268,7 @@ func (c *Cluster) RemoveNode(number uint32) error {
 	z := c.zones[n.Zone]
 	z.nodes = slices.DeleteFunc(z.nodes, func(m *node) bool { return m == n })
 	c.count(n, -1)
-	c.bounds.add(&n.room, -1)
+	c.bounds.Add(&n.room, -1)
 	c.tree = nil
 	return nil
 }
@@ -283,6 +293,7 @@ func (c *Cluster) Hold(id string, roles []Role, at Assignment) error {
 		}
 	}
 	c.holds[id] = &hold{roles: roles, at: at}
+	c.known.flows(id, c.holds[id], true)
 	return nil
 }
 
@@ -312,6 +323,7 @@ func (c *Cluster) Release(id string) {
 	delete(c.holds, id)
 	c.move(h.roles, h.at, -1)
 	c.freed++
+	c.known.flows(id, h, false)
 }
 
 // Held says where a gang stands.
@@ -338,10 +350,10 @@ func (c *Cluster) moveRole(role *Role, slots []api.Slot, sign int) {
 // take moves one replica onto (+1) or off (-1) its slot.
 func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 	n := c.nodes[s.Node]
-	c.bounds.addSizes(&n.room, -1)
+	c.bounds.AddSizes(&n.room, -1)
 	n.room.CPU -= int64(need.CPU) * int64(sign)
 	n.room.Memory -= int64(need.Memory) * int64(sign)
-	c.bounds.addSizes(&n.room, +1)
+	c.bounds.AddSizes(&n.room, +1)
 	n.disk -= need.Disk * api.Bytes(sign)
 	share := need.share()
 	for mask := s.Devices; mask != 0; mask &= mask - 1 {
@@ -354,9 +366,9 @@ func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 	}
 	for mask := s.Devices & lowMask(len(n.room.Free)); mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
-		c.bounds.addDevice(n.room.Types[i], n.room.Free[i], -1)
+		c.bounds.AddDevice(n.room.Types[i], n.room.Free[i], -1)
 		n.refresh(1 << i)
-		c.bounds.addDevice(n.room.Types[i], n.room.Free[i], +1)
+		c.bounds.AddDevice(n.room.Types[i], n.room.Free[i], +1)
 	}
 	n.standing += sign
 	if n.host != nil {
@@ -367,9 +379,9 @@ func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 
 // touch says that a node changed.
 func (c *Cluster) touch(n *node) {
-	c.known.stamp++
-	n.stamp = c.known.stamp
-	c.known.changed(n.at)
+	if c.tree != nil { // else all are new to a new one
+		c.known.Touch(n.at)
+	}
 }
 
 func lowMask(n int) uint64 {

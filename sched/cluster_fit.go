@@ -6,6 +6,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched/pack"
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // misfit is why one replica does not fit one node.
@@ -53,90 +54,34 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 		if !ok {
 			continue
 		}
-		a := key.ask()
+		a := key.Ask()
 		a.CPU, a.Memory = 0, 0
-		if fitsIn(&n.room, &a) > 0 {
+		if n.room.Fits(&a) > 0 {
 			return n.seat(nil, c.known.demand, &a, 1)[0].Devices, fits
 		}
 		whole := pack.Room{Types: n.room.Types, Free: make([]uint16, len(n.Devices)), WholeOnly: n.WholeOnly}
 		for k := range whole.Free {
 			whole.Free[k] = WholeDevice
 		}
-		if fitsIn(&whole, &a) > 0 {
+		if whole.Fits(&a) > 0 {
 			best = misfitDevices
 		}
 	}
 	return 0, best
 }
 
-// mostFits bounds what is counted on one node: no gang is larger.
-const mostFits = 1 << 14
-
-// fitsIn counts how many such replicas the room takes, one after the other.
-func fitsIn(r *pack.Room, a *pack.Ask) int32 {
-	n := int64(mostFits)
-	if a.CPU > 0 {
-		n = min(n, r.CPU/a.CPU)
-	}
-	if a.Memory > 0 {
-		n = min(n, r.Memory/a.Memory)
-	}
-	if r.CPU < 0 || r.Memory < 0 || n <= 0 {
-		return 0
-	}
-	if a.Devices > 0 {
-		n = min(n, int64(devicesIn(r, a)))
-	}
-	return int32(n)
-}
-
 // disks counts replicas by disk alone.
-func (n *node) disks(each api.Bytes) int32 {
+func (n *node) disks(each int64) int32 {
 	switch {
 	case n.Disk == 0:
-		return mostFits // not counted
+		return pack.MostFits // not counted
 	case n.disk < 0:
 		return 0
 	case each == 0:
-		return mostFits
+		return pack.MostFits
 	}
-	return int32(min(n.disk/each, mostFits))
+	return int32(min(int64(n.disk)/each, pack.MostFits))
 }
-
-// devicesIn counts replicas by devices alone.
-func devicesIn(r *pack.Room, a *pack.Ask) int {
-	if a.Share < WholeDevice {
-		if r.WholeOnly {
-			return 0
-		}
-		n := 0
-		for i, free := range r.Free {
-			if allows(a.Types, r.Types[i]) {
-				n += int(free / a.Share)
-			}
-		}
-		return n
-	}
-	n, seen := 0, uint64(0)
-	for i, t := range r.Types {
-		if seen>>i&1 != 0 || !allows(a.Types, t) {
-			continue
-		}
-		whole := 0
-		for k := i; k < len(r.Types); k++ {
-			if r.Types[k] == t {
-				seen |= 1 << k
-				if r.Free[k] == WholeDevice {
-					whole++
-				}
-			}
-		}
-		n += whole / a.Devices
-	}
-	return n
-}
-
-func allows(types []uint16, t uint16) bool { return types == nil || slices.Contains(types, t) }
 
 // seat adds the slots of count replicas, which must fit, one after the other.
 func (n *node) seat(slots []api.Slot, d *pack.Demand, a *pack.Ask, count int) []api.Slot {
@@ -214,29 +159,18 @@ func lowest(free uint64, count int) uint64 {
 	return mask
 }
 
-// askKey is one replica's wish with its type settled: what indexes are kept by.
-type askKey struct {
-	cpu     api.MilliCPU
-	memory  api.Bytes
-	disk    api.Bytes
-	devices int16
-	share   uint16
-	kind    int32 // type id; -1 is any
-	strict  bool  // nodes that failed recently are left out
-}
-
-// askKey settles the choice-th preferred type; ok is false when no node has it, or when the wish
+// askKey is the wish of one replica with the choice-th preferred type; ok is false when no node has it, or when the wish
 // makes no sense.
-func (c *Cluster) askKey(n *Need, choice int) (askKey, bool) {
-	k := askKey{cpu: n.CPU, memory: n.Memory, disk: n.Disk, devices: int16(n.Devices), kind: -1}
+func (c *Cluster) askKey(n *Need, choice int) (room.Key, bool) {
+	k := room.Key{CPU: int64(n.CPU), Memory: int64(n.Memory), Disk: int64(n.Disk), Devices: int16(n.Devices), Kind: -1}
 	if n.CPU < 0 || n.Memory < 0 || n.Disk < 0 || n.Devices < 0 || n.Devices > 64 {
 		return k, false
 	}
 	if n.Devices == 0 {
 		return k, true
 	}
-	k.share = n.share()
-	if k.share < WholeDevice && n.Devices != 1 {
+	k.Share = n.share()
+	if k.Share < WholeDevice && n.Devices != 1 {
 		return k, false
 	}
 	if name := n.choice(choice); name != "" {
@@ -244,17 +178,9 @@ func (c *Cluster) askKey(n *Need, choice int) (askKey, bool) {
 		if !ok {
 			return k, false
 		}
-		k.kind = int32(id)
+		k.Kind = int32(id)
 	}
 	return k, true
-}
-
-func (k *askKey) ask() pack.Ask {
-	a := pack.Ask{CPU: int64(k.cpu), Memory: int64(k.memory), Devices: int(k.devices), Share: k.share}
-	if k.kind >= 0 {
-		a.Types = []uint16{uint16(k.kind)}
-	}
-	return a
 }
 
 // Arrive tells of a workload that came, once: packing learns from it what typically comes.
@@ -265,7 +191,7 @@ func (c *Cluster) Arrive(w *Workload) {
 		if !ok {
 			continue
 		}
-		a := key.ask()
+		a := key.Ask()
 		a.Types = c.kinds(need)
 		for range min(w.Roles[i].Replicas, mostSeen) {
 			c.known.demand.See(a)

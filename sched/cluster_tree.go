@@ -39,7 +39,7 @@ type domain struct {
 func (c *Cluster) topology() *tree {
 	if c.tree == nil {
 		c.tree = c.grow()
-		c.known.forget()
+		c.known.lay(c.tree)
 		c.bounds.holds = nil
 	}
 	return c.tree

@@ -1,5 +1,7 @@
 package sched
 
+import "github.com/fermi-cluster/fermi/sched/advice"
+
 // Vector is an amount of everything that is shared: 0 milli-cores, 1 bytes of memory, 2
 // thousandths of devices of all types, 3+k thousandths of devices of type k. One that is shorter
 // has nothing of the rest.
@@ -7,10 +9,10 @@ type Vector []int64
 
 // Where things are in a Vector.
 const (
-	VectorCPU = iota
-	VectorMemory
-	VectorDevices
-	VectorTypes // the first type
+	VectorCPU     = advice.CPU
+	VectorMemory  = advice.Memory
+	VectorDevices = advice.Devices
+	VectorTypes   = advice.Types // the first type
 )
 
 // add grows v as needed and adds sign times amount at i.

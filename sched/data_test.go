@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // beside lets x wait, whose data lies in zone z, which another fills for a time; zone far is free.
@@ -87,10 +88,10 @@ func TestTheDataChangeAdmits(t *testing.T) {
 	x := s.beside(10*time.Minute, 1<<40)
 	s.plan()
 	ex, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
-	if ex.Reason != sched.ReasonData || ex.Change.Kind != sched.ChangeData || ex.Start.Sub(s.now) != 10*time.Minute {
+	if ex.Reason != advice.ReasonData || ex.Change.Kind != advice.ChangeData || ex.Start.Sub(s.now) != 10*time.Minute {
 		t.Fatalf("%+v", ex)
 	}
-	s.q.Add(ex.Change.Apply(x))
+	s.q.Add(sched.Apply(ex.Change, x))
 	s.starts("x")
 }
 

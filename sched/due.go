@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -31,12 +32,79 @@ const (
 	overdueHalfLife = 12 * time.Hour
 )
 
+// dueLine is what a lane knows of its overdue.
+type dueLine struct {
+	due    order.Shelf[dueClass] // the classes that are overdue
+	ageing order.Heap[ageing]    // who is not overdue yet, by when its waiting began
+	// heldDue is how many devices those hold that went first because they were overdue; recent is their
+	// share in the last hours, as of faded.
+	heldDue int
+	recent  float64
+	faded   time.Time
+	// overdueWork is what the overdue that wait are expected to take, in device seconds.
+	overdueWork int64
+}
+
+// begin counts an entry that waits from now on.
+func (l *lane) begin(q *Queues, e *entry) {
+	e.work = int64(q.estimate(e.w).Mean(q.ran(e.w.ID))/time.Second) * int64(max(devicesOf(e.w), 1))
+	l.ageing.Push(ageing{e})
+	l.dates.add(e)
+}
+
+// forget is for one that waits no more.
+func (l *lane) forget(e *entry) {
+	if e.work == 0 {
+		return
+	}
+	l.dates.drop(e)
+	if e.age >= 0 {
+		l.ageing.Remove(ageing{e})
+	} else {
+		l.overdueWork -= e.work
+	}
+	e.work = 0
+}
+
+// age moves those that have waited for too long into the overdue classes.
+func (l *lane) age(q *Queues) {
+	for l.ageing.Len() > 0 && !q.now.IsZero() { // without a time nobody ages
+		e := l.ageing.Top().entry
+		if e.since.IsZero() { // came before the first turn and did not say when
+			e.since = q.now
+			l.ageing.Fix(ageing{e})
+			continue
+		}
+		if q.now.Sub(e.since) < q.longest {
+			return
+		}
+		l.ageing.Remove(ageing{e})
+		l.overdueWork += e.work
+		l.dates.drop(e)
+		if e.claim == nil {
+			q.leave(e)
+			q.file(e, true)
+		}
+	}
+}
+
+// ageing is an entry among those that are not overdue.
+type ageing struct{ *entry }
+
+// Before is by when waiting began.
+func (e ageing) Before(other ageing) bool {
+	return cmp.Or(e.since.Compare(other.since), cmp.Compare(e.w.ID, other.w.ID)) < 0
+}
+
+// Lies is where it is among them.
+func (e ageing) Lies() *int { return &e.age }
+
 // dueClass is a class in the line of the overdue.
 type dueClass struct{ *class }
 
 // Rank goes by age.
 func (c dueClass) Rank() order.Rank {
-	return order.Rank{Priority: c.priority, Overdue: true, Age: c.entries[0].w.ID}
+	return order.Rank{Priority: c.priority, Overdue: true, Age: c.entries.Top().w.ID}
 }
 
 // Where is for the line of the overdue.
@@ -82,7 +150,7 @@ func (q *Queues) best(l *lane) (c *class, urgent, ok bool) {
 	if !ok {
 		return nil, false, false
 	}
-	if d, some := l.due.Best(); some && d.priority >= c.priority && q.goesFirst(l, d.entries[0]) {
+	if d, some := l.due.Best(); some && d.priority >= c.priority && q.goesFirst(l, d.entries.Top()) {
 		return d.class, true, true
 	}
 	return c, false, true

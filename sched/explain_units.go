@@ -1,29 +1,8 @@
 package sched
 
 import (
-	"strconv"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
-
-// plain is an amount of a resource as people count it: cores, GiB and devices, where the planner has
-// thousandths and bytes.
-func plain(resource int, n int64) string {
-	unit := int64(WholeDevice) // CPU is in thousandths too
-	if resource == VectorMemory {
-		unit = 1 << 30
-	}
-	return strconv.FormatFloat(float64((n*1000+unit-1)/unit)/1000, 'f', -1, 64) // needs round up, to a thousandth
-}
-
-// units is the same in whole units, rounded up.
-func units(resource int, n int64) int {
-	unit := int64(WholeDevice)
-	if resource == VectorMemory {
-		unit = 1 << 30
-	}
-	return int((n + unit - 1) / unit)
-}
 
 // unitOf is what stands after an amount: "24 A100", "64 GiB of memory"; in Chinese with its measure word.
 func (x *explainer) unitOf(resource int) (unit api.Text) {

@@ -35,42 +35,82 @@ func (w *Workload) within(c *Cluster, room func(queue string, v []int64) (limite
 	if queue, resource, ok := room(w.Queue, need); !ok {
 		return nil, limit{queue, resource, need[resource]}, false
 	}
-	held = w
+	h := holding{c: c, w: w, held: w, room: room, apart: apart, need: need}
+	var ordered []int
 	for i := range w.Roles {
-		n := &w.Roles[i].Need
-		if !n.open() {
-			continue
-		}
-		types, may, more := n.DeviceTypes, []string(nil), int64(w.Roles[i].Replicas)*int64(n.Devices)*int64(n.share())
-		if n.choices() == 1 {
-			types = c.typeNames
-		}
-		for k, name := range types {
-			id, known := c.TypeID(name)
-			if !known {
-				continue
-			}
-			of := VectorTypes + int(id)
-			need[of] += more
-			queue, resource, fits := room(w.Queue, need)
-			if fits {
-				may = append(may, name)
-			} else if k == 0 || why.queue == "" {
-				why = limit{queue, resource, need[resource]}
-			}
-			if !fits || apart {
-				need[of] -= more // else the roles after it count it, as it may stand there
-			}
-		}
-		switch {
-		case len(may) == 0 && why.queue != "":
-			return nil, why, false
-		case len(may) > 0 && len(may) < len(types):
-			if held == w {
-				held = withReplicas(w, func(role int) int { return w.Roles[role].Replicas })
-			}
-			held.Roles[i].Need.DeviceType, held.Roles[i].Need.DeviceTypes = "", may
+		if w.Roles[i].Need.choices() > 1 {
+			ordered = append(ordered, i)
 		}
 	}
-	return held, limit{}, true
+	// All roles that name types in order stand on the types at one place of their orders: it stays or goes for all of them.
+	why, ok = h.hold(ordered, w.choices(), func(n *Need, k int) string { return n.choice(k) })
+	for i := 0; ok && i < len(w.Roles); i++ {
+		if n := &w.Roles[i].Need; n.open() && n.choices() == 1 {
+			why, ok = h.hold([]int{i}, len(c.typeNames), func(_ *Need, k int) string { return c.typeNames[k] })
+		}
+	}
+	return h.held, why, ok
+}
+
+// holding is a workload on its way to being held: need is what it takes of each resource with the types that its roles were left with.
+type holding struct {
+	c       *Cluster
+	w, held *Workload
+	room    func(queue string, v []int64) (limited string, resource int, ok bool)
+	apart   bool
+	need    Vector
+}
+
+// hold leaves some roles those of their types that have room; the k-th types of all of them are taken together.
+func (h *holding) hold(roles []int, types int, name func(n *Need, k int) string) (why limit, ok bool) {
+	var may []int
+	for k := range types {
+		if !h.add(roles, k, 1, name) {
+			continue
+		}
+		queue, resource, fits := h.room(h.w.Queue, h.need)
+		if fits {
+			may = append(may, k)
+		} else if why.queue == "" {
+			why = limit{queue, resource, h.need[resource]}
+		}
+		h.add(roles, k, -1, name)
+	}
+	if len(may) == 0 {
+		return why, why.queue == ""
+	}
+	for _, k := range may {
+		if !h.apart {
+			h.add(roles, k, 1, name) // the roles after them count it, as they may stand there
+		}
+	}
+	for _, i := range roles {
+		if len(may) == types {
+			break
+		}
+		if h.held == h.w {
+			h.held = withReplicas(h.w, func(role int) int { return h.w.Roles[role].Replicas })
+		}
+		n := &h.held.Roles[i].Need
+		n.DeviceType, n.DeviceTypes = "", nil
+		for _, k := range may {
+			n.DeviceTypes = append(n.DeviceTypes, name(&h.w.Roles[i].Need, k))
+		}
+	}
+	return limit{}, true
+}
+
+// add counts the k-th types of some roles, or takes them back; it is false, and counts nothing, where no node has one of them.
+func (h *holding) add(roles []int, k int, sign int64, name func(n *Need, k int) string) bool {
+	for _, i := range roles {
+		if _, known := h.c.TypeID(name(&h.w.Roles[i].Need, k)); !known {
+			return false
+		}
+	}
+	for _, i := range roles {
+		r := &h.w.Roles[i]
+		id, _ := h.c.TypeID(name(&r.Need, k))
+		h.need[VectorTypes+int(id)] += sign * int64(r.Replicas) * int64(r.Need.Devices) * int64(r.Need.share())
+	}
+	return true
 }

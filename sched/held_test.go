@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
@@ -53,7 +54,7 @@ func TestTypeLimitsHoldForAnyType(t *testing.T) {
 		}
 		s.q.Add(task("b", 4))
 		s.starts()
-		if ex, ok := sched.Explain(s.now, s.c, s.q, "b", 10_000); !ok || ex.Reason == sched.ReasonScheduling || ex.Reason == sched.ReasonReserved || ex.Impossible {
+		if ex, ok := sched.Explain(s.now, s.c, s.q, "b", 10_000); !ok || ex.Reason == advice.ReasonScheduling || ex.Reason == advice.ReasonReserved || ex.Impossible {
 			t.Errorf("%s: %+v", name, ex)
 		}
 		s.q.Add(task("c", 2))
@@ -64,7 +65,7 @@ func TestTypeLimitsHoldForAnyType(t *testing.T) {
 		d.Roles[0].Need.DeviceType = "A100"
 		s.q.Add(d)
 		s.starts()
-		if ex, ok := sched.Explain(s.now, s.c, s.q, "d", 10_000); !ok || ex.Reason != sched.ReasonQueueLimit || !strings.Contains(ex.Message.EN, "at most 2 A100 and uses 2; this needs 1") {
+		if ex, ok := sched.Explain(s.now, s.c, s.q, "d", 10_000); !ok || ex.Reason != advice.ReasonQueueLimit || !strings.Contains(ex.Message.EN, "at most 2 A100 and uses 2; this needs 1") {
 			t.Errorf("%s: %+v", name, ex)
 		}
 		s.end("c")
@@ -80,11 +81,11 @@ func TestTypeLimitsRefuseAnyType(t *testing.T) {
 		other bool
 		types []string
 		v     int64
-		field sched.Wrong
+		field advice.Wrong
 	}{
-		"any, and there is one type":     {false, nil, -1, sched.WrongQueue},
-		"any, and all are limited":       {true, nil, 2, sched.WrongQueue},
-		"several, and all are limited":   {true, []string{"V100", "A100"}, 3, sched.WrongQueue},
+		"any, and there is one type":     {false, nil, -1, advice.WrongQueue},
+		"any, and all are limited":       {true, nil, 2, advice.WrongQueue},
+		"several, and all are limited":   {true, []string{"V100", "A100"}, 3, advice.WrongQueue},
 		"several, and one is not":        {true, []string{"A100", "V100"}, -1, ""},
 		"any, and one is not":            {true, nil, -1, ""},
 		"any, and one is limited higher": {true, nil, 4, ""},
@@ -129,4 +130,23 @@ func TestTypeLimitsHoldGrowth(t *testing.T) {
 	if replicas != 2 {
 		t.Errorf("it stands on %d devices", replicas)
 	}
+}
+
+// The roles of a gang stand on types at one place of their orders, also where a limit closes a type for one of them only.
+func TestTypeLimitsKeepTheOrderOfAllRoles(t *testing.T) {
+	s := typed(t, true, 8, 0)
+	gang := s.task("g", 1, 1, 2)
+	gang.Roles = append(gang.Roles, gang.Roles[0])
+	gang.Roles[1].Name = "ps"
+	gang.Roles[0].Need.DeviceTypes = []string{"A100", "A100"}
+	gang.Roles[1].Need.DeviceTypes = []string{"V100", "A100"} // the queue may have no V100: the second place is left, for both
+	s.q.Add(gang)
+	if got := on(s.starts("g")); len(got) != 2 || got[0] == 3 || got[1] == 3 {
+		t.Fatalf("it stands on %v", got)
+	}
+	s.end("g")
+	gang.Roles[0].Need.DeviceTypes = []string{"A100", "V100"}
+	gang.Roles[1].Need.DeviceTypes = []string{"V100", "A100"} // each place has a V100
+	s.q.Add(gang)
+	s.starts()
 }

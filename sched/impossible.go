@@ -1,77 +1,11 @@
 package sched
 
 import (
-	"slices"
-	"strconv"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
-
-// Wrong is what of a wish can't be had.
-type Wrong string
-
-// What can be wrong with a wish; Wrongs says what each means.
-const (
-	WrongZones    Wrong = "Zones"
-	WrongQueue    Wrong = "Queue"
-	WrongTopology Wrong = "Topology"
-	WrongSplit    Wrong = "Split"
-	WrongRegion   Wrong = "Region"
-	WrongLatency  Wrong = "Latency"
-	WrongSurvive  Wrong = "Survive"
-	WrongType     Wrong = "Type"
-	WrongDevices  Wrong = "Devices"
-	WrongShare    Wrong = "Share"
-	WrongCPU      Wrong = "CPU"
-	WrongMemory   Wrong = "Memory"
-	WrongDisk     Wrong = "Disk"
-	WrongTogether Wrong = "Together"
-	WrongReplicas Wrong = "Replicas"
-)
-
-// Wrongs is everything that can be wrong, the field of a task it is about ([] is the role's), and
-// what it means.
-var Wrongs = []struct {
-	Wrong Wrong
-	Field string
-	Text  api.Text
-}{
-	{WrongZones, "spec.zones", api.T("its zone rules leave no zone", "可用区规则排除了所有可用区")},
-	{WrongQueue, "spec.queue", api.T("it is larger than the whole limit of its queue, or of one above it", "超过所在队列或其上级队列的总上限")},
-	{WrongTopology, "spec.topology", api.T("its topology rule can't be kept", "拓扑规则无法满足")},
-	{WrongSplit, "spec.zones.split", api.T("its split over zones can't be had", "分区副本数无法满足")},
-	{WrongLatency, "spec.zones.maxLatency", api.T("the zones that it would need are too far apart", "所需可用区之间延迟过高")},
-	{WrongRegion, "spec.zones.sameRegion", api.T("no one region is large enough; several together are", "没有单个区域足够大，跨区域才能放下")},
-	{WrongSurvive, "spec.zones.surviveZoneLoss", api.T("there are not two zones near enough that each could lose the other", "没有两个距离足够近、可互为容灾的可用区")},
-	{WrongType, "spec.roles[].resources.accelerators.type", api.T("no node has such a device", "没有节点带该类型加速卡")},
-	{WrongDevices, "spec.roles[].resources.accelerators.count", api.T("no node has so many devices", "没有节点有这么多加速卡")},
-	{WrongShare, "spec.roles[].resources.accelerators.share", api.T("real cards are given whole, and there is no virtual one", "真实加速卡只整卡分配，且没有虚拟卡")},
-	{WrongCPU, "spec.roles[].resources.cpu", api.T("no node has so much CPU", "没有节点有这么多 CPU")},
-	{WrongMemory, "spec.roles[].resources.memory", api.T("no node has so much memory", "没有节点有这么多内存")},
-	{WrongDisk, "spec.roles[].resources.ephemeralDisk", api.T("no node has so much disk", "没有节点有这么多磁盘")},
-	{WrongTogether, "spec.roles[].resources", api.T("no single node has all of it", "没有一个节点同时满足全部需求")},
-	{WrongReplicas, "spec.roles[].replicas", api.T("all nodes together take fewer replicas", "所有节点合计也放不下这么多副本")},
-}
-
-// Field is the path of the field that is wrong.
-func (r *Refusal) Field() string {
-	for _, row := range Wrongs {
-		if row.Wrong == r.Wrong {
-			return strings.Replace(row.Field, "[]", "["+strconv.Itoa(r.Role)+"]", 1)
-		}
-	}
-	return "spec"
-}
-
-// Refusal is why a wish is refused when it is submitted, and what would be right.
-type Refusal struct {
-	Reason  string
-	Wrong   Wrong
-	Role    int // which role
-	Message api.Text
-	Hint    api.Text
-}
 
 // Impossible says that a workload can never start on this cluster with these queues, and why: it
 // is to be refused when it is submitted. What is cordoned, not ready, paused or in use counts as if
@@ -84,7 +18,7 @@ func Impossible(c *Cluster, q *Queues, w *Workload) (Refusal, bool) {
 		return Refusal{}, false
 	case len(x.zones) == 0:
 		ex := x.noZone()
-		return Refusal{Reason: ex.Reason, Wrong: WrongZones, Message: ex.Message, Hint: ex.Action}, true
+		return Refusal{Reason: ex.Reason, Wrong: advice.WrongZones, Message: ex.Message, Hint: ex.Action}, true
 	}
 	if r, over := x.beyondLimit(); over {
 		return r, true
@@ -100,8 +34,8 @@ const fewIndexes = 16
 
 // keepFew bounds the memory of a cluster that is only asked such questions.
 func (k *known) keepFew() {
-	if len(k.indexes) > fewIndexes {
-		k.forget()
+	if len(k.Indexes) > fewIndexes {
+		k.Forget()
 	}
 }
 
@@ -117,9 +51,9 @@ func (x *explainer) beyondLimit() (Refusal, bool) {
 	_, limit := x.q.tree.Limit(why.queue, why.resource)
 	unit := x.unitOf(why.resource)
 	return Refusal{
-		Reason: ReasonQueueLimit, Wrong: WrongQueue,
+		Reason: advice.ReasonQueueLimit, Wrong: advice.WrongQueue,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[4]s; this needs %[3]s.", "队列 %[1]s 最多可用 %[2]s %[5]s；该任务需要 %[3]s。",
-			why.queue, plain(why.resource, limit), plain(why.resource, why.need), unit.EN, unit.ZH),
+			why.queue, advice.Plain(why.resource, limit), advice.Plain(why.resource, why.need), unit.EN, unit.ZH),
 		Hint: api.T("Ask for less, use another queue, or have its limit raised.", "请减少用量，换用其他队列，或请管理员提高上限。"),
 	}, true
 }
@@ -141,33 +75,33 @@ func (x *explainer) refusal() Refusal {
 // against is for a rule without which there is room.
 func (x *explainer) against(reason string) Refusal {
 	switch reason {
-	case ReasonTopology:
+	case advice.ReasonTopology:
 		return Refusal{
-			Reason: reason, Wrong: WrongTopology,
+			Reason: reason, Wrong: advice.WrongTopology,
 			Message: api.T("No cluster state lets %s keep its topology rule; without it there is room.", "集群的任何状态都无法让 %s 满足拓扑规则；去掉即可放下。", describe(x.w)),
 			Hint:    api.T("Lift the rule, or allow more replicas a rack.", "请去掉该规则，或允许每机架更多副本。"),
 		}
-	case ReasonSplit:
+	case advice.ReasonSplit:
 		return Refusal{
-			Reason: reason, Wrong: WrongSplit,
+			Reason: reason, Wrong: advice.WrongSplit,
 			Message: api.T("The zones of the split can't take %s so divided; without it there is room.", "按指定的分区副本数无法放下 %s；去掉即可放下。", describe(x.w)),
 			Hint:    api.T("Divide it otherwise, or leave the split out.", "请调整或去掉分区副本数。"),
 		}
-	case ReasonRegion:
+	case advice.ReasonRegion:
 		return Refusal{
-			Reason: reason, Wrong: WrongRegion,
+			Reason: reason, Wrong: advice.WrongRegion,
 			Message: api.T("No one region has room for %s, even when empty; several together have.", "即使空闲，也没有单个区域能放下 %s；跨区域则可以。", describe(x.w)),
 			Hint:    api.T("Use sameRegion: prefer, or ask for fewer replicas.", "请使用 sameRegion: prefer，或减少副本数。"),
 		}
-	case ReasonSurvive:
+	case advice.ReasonSurvive:
 		return Refusal{
-			Reason: reason, Wrong: WrongSurvive,
+			Reason: reason, Wrong: advice.WrongSurvive,
 			Message: api.T("No zones near enough to each other take %s so that the loss of any one leaves %s, even when empty.", "即使空闲，也没有距离足够近的可用区能放下 %s 并在失去其一后保留 %s。", describe(x.w), survivors(x.w)),
 			Hint:    api.T("Leave surviveZoneLoss out, allow a higher latency, or ask for fewer replicas.", "请去掉 surviveZoneLoss，放宽延迟，或减少副本数。"),
 		}
 	}
 	return Refusal{
-		Reason: reason, Wrong: WrongLatency,
+		Reason: reason, Wrong: advice.WrongLatency,
 		Message: api.T("No zones near enough to each other have room for %s together, even when empty.", "即使空闲，也没有距离足够近的可用区能合起来放下 %s。", describe(x.w)),
 		Hint:    api.T("Allow a higher latency, or ask for fewer replicas.", "请放宽延迟，或减少副本数。"),
 	}
@@ -195,7 +129,7 @@ func (x *explainer) survey(need *Need) most {
 	}
 	for _, z := range x.zones {
 		for _, n := range z.nodes {
-			if slices.Contains(x.w.Avoid, n.Number) {
+			if x.w.shuns(n) {
 				continue
 			}
 			devices := x.devicesOn(n, need)
@@ -236,7 +170,7 @@ func (x *explainer) devicesOn(n *node, need *Need) (best int) {
 func (x *explainer) takesOne(n *node, need *Need) bool {
 	for i := range need.choices() {
 		if key, ok := x.c.askKey(need, i); ok {
-			if a := key.ask(); n.bare(&a, key.disk, true) > 0 {
+			if a := key.Ask(); n.bare(&a, key.Disk, true) > 0 {
 				return true
 			}
 		}
@@ -251,29 +185,29 @@ func (x *explainer) tooLarge(role int) (Refusal, bool) {
 	if m.fits {
 		return Refusal{}, false
 	}
-	say := func(w Wrong, message, hint api.Text) (Refusal, bool) {
-		return Refusal{Reason: ReasonNeverFits, Role: role, Wrong: w, Message: message, Hint: hint}, true
+	say := func(w advice.Wrong, message, hint api.Text) (Refusal, bool) {
+		return Refusal{Reason: advice.ReasonNeverFits, Role: role, Wrong: w, Message: message, Hint: hint}, true
 	}
 	atMost := func(what any) api.Text { return api.T("Ask for at most %v.", "请不要超过 %v。", what) }
 	kind := typeText(need)
 	switch {
 	case need.Devices > 0 && m.devices == 0:
-		return say(WrongType, api.T("No node that it may use has %s; there are: %s.", "可用的节点都不带 %s；现有：%s。", kind, x.kinds()),
+		return say(advice.WrongType, api.T("No node that it may use has %s; there are: %s.", "可用的节点都不带 %s；现有：%s。", kind, x.kinds()),
 			api.T("Ask for a type that is there.", "请选择现有的类型。"))
 	case m.devices < need.Devices:
-		return say(WrongDevices, api.T("No node that it may use has %d × %s; the largest has %d.", "可用的节点中没有一个有 %d × %s；最多的有 %d。", need.Devices, kind, m.devices),
+		return say(advice.WrongDevices, api.T("No node that it may use has %d × %s; the largest has %d.", "可用的节点中没有一个有 %d × %s；最多的有 %d。", need.Devices, kind, m.devices),
 			api.T("Ask for at most %d [device|devices] a replica, and for more replicas if need be.", "每副本请不要超过 %d 卡；如有需要可增加副本数。", m.devices))
 	case need.Devices > 0 && need.share() < WholeDevice && x.fitsWhole(need):
-		return say(WrongShare, api.T("Parts of real cards are not given out: nothing would hold a process to its part. No virtual %s is there.", "真实加速卡不按份额分配：目前无法把进程限制在其份额内；且没有虚拟的 %s。", kind),
+		return say(advice.WrongShare, api.T("Parts of real cards are not given out: nothing would hold a process to its part. No virtual %s is there.", "真实加速卡不按份额分配：目前无法把进程限制在其份额内；且没有虚拟的 %s。", kind),
 			api.T("Ask for a whole card: leave share out.", "请申请整卡：去掉 share。"))
 	case m.cpu < need.CPU:
-		return say(WrongCPU, api.T("No node with its devices has %s CPU; the largest has %s.", "带有所需加速卡的节点都没有 %s CPU；最多的有 %s。", need.CPU, m.cpu), atMost(m.cpu))
+		return say(advice.WrongCPU, api.T("No node with its devices has %s CPU; the largest has %s.", "带有所需加速卡的节点都没有 %s CPU；最多的有 %s。", need.CPU, m.cpu), atMost(m.cpu))
 	case m.memory < need.Memory:
-		return say(WrongMemory, api.T("No node with its devices has %s of memory; the largest has %s.", "带有所需加速卡的节点都没有 %s 内存；最多的有 %s。", need.Memory, m.memory), atMost(m.memory))
+		return say(advice.WrongMemory, api.T("No node with its devices has %s of memory; the largest has %s.", "带有所需加速卡的节点都没有 %s 内存；最多的有 %s。", need.Memory, m.memory), atMost(m.memory))
 	case m.disk < need.Disk:
-		return say(WrongDisk, api.T("No node with its devices has %s of disk; the largest has %s.", "带有所需加速卡的节点都没有 %s 磁盘；最多的有 %s。", need.Disk, m.disk), atMost(m.disk))
+		return say(advice.WrongDisk, api.T("No node with its devices has %s of disk; the largest has %s.", "带有所需加速卡的节点都没有 %s 磁盘；最多的有 %s。", need.Disk, m.disk), atMost(m.disk))
 	}
-	return say(WrongTogether, api.T("No single node has all that a replica of %s asks for, though each is there on some.", "没有一个节点同时满足角色 %s 每副本的全部需求，虽然各项分别有节点满足。", x.w.Roles[role].Name),
+	return say(advice.WrongTogether, api.T("No single node has all that a replica of %s asks for, though each is there on some.", "没有一个节点同时满足角色 %s 每副本的全部需求，虽然各项分别有节点满足。", x.w.Roles[role].Name),
 		api.T("Ask for less of one of them.", "请减少其中一项。"))
 }
 
@@ -300,7 +234,7 @@ func typeText(need *Need) string {
 
 // tooMany is for one of which there is only room for fewer.
 func (x *explainer) tooMany() Refusal {
-	r := Refusal{Reason: ReasonNeverFits, Wrong: WrongReplicas}
+	r := Refusal{Reason: advice.ReasonNeverFits, Wrong: advice.WrongReplicas}
 	empty, large := x.empty(true, false), x.largest()
 	for i := range x.w.Roles {
 		if &x.w.Roles[i] == large {
@@ -310,7 +244,7 @@ func (x *explainer) tooMany() Refusal {
 	lo, hi := 0, atLeast(large)
 	for hi-lo > 1 {
 		mid := (lo + hi) / 2
-		if fitsOn(empty, Change{Kind: ChangeReplicas, Target: large.Name, Value: int64(mid)}.Apply(x.w)) {
+		if fitsOn(empty, Apply(Change{Kind: advice.ChangeReplicas, Target: large.Name, Value: int64(mid)}, x.w)) {
 			lo = mid
 		} else {
 			hi = mid

@@ -7,32 +7,33 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
 // wrongs reaches everything that can be wrong with a wish, on two nodes of four A100 each.
-var wrongs = map[sched.Wrong]func(s *stage, x *sched.Workload){
-	sched.WrongZones: func(_ *stage, x *sched.Workload) { x.Deny = []string{"z"} },
-	sched.WrongQueue: func(s *stage, x *sched.Workload) {
+var wrongs = map[advice.Wrong]func(s *stage, x *sched.Workload){
+	advice.WrongZones: func(_ *stage, x *sched.Workload) { x.Deny = []string{"z"} },
+	advice.WrongQueue: func(s *stage, x *sched.Workload) {
 		s.queues(fair.Queue{Name: "all", Limit: []int64{-1, -1, 3000}}, fair.Queue{Name: "q", Parent: "all"})
 		x.Roles[0].Need.Devices = 4
 	},
-	sched.WrongTopology: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Topology.MaxPerRack = 5, 1 },
-	sched.WrongSplit: func(_ *stage, x *sched.Workload) {
+	advice.WrongTopology: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Topology.MaxPerRack = 5, 1 },
+	advice.WrongSplit: func(_ *stage, x *sched.Workload) {
 		x.Roles[0].Replicas, x.Split = 2, map[string]int{"z": 1, "nowhere": 1}
 	},
-	sched.WrongLatency: func(s *stage, x *sched.Workload) {
+	advice.WrongLatency: func(s *stage, x *sched.Workload) {
 		s.regions(30 * time.Millisecond)
 		x.Roles[0].Replicas, x.Roles[0].Need.Devices = 3, 4
 	},
-	sched.WrongRegion: func(s *stage, x *sched.Workload) {
+	advice.WrongRegion: func(s *stage, x *sched.Workload) {
 		s.regions(time.Millisecond)
 		x.Roles[0].Replicas, x.Roles[0].Need.Devices, x.OneRegion = 3, 4, true
 	},
-	sched.WrongSurvive: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Survive = 2, true },
-	sched.WrongType:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.DeviceType = "H800" },
-	sched.WrongDevices: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Devices = 16 },
-	sched.WrongShare: func(s *stage, x *sched.Workload) {
+	advice.WrongSurvive: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Survive = 2, true },
+	advice.WrongType:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.DeviceType = "H800" },
+	advice.WrongDevices: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Devices = 16 },
+	advice.WrongShare: func(s *stage, x *sched.Workload) {
 		for _, number := range []uint32{1, 2} {
 			n := s.node(number)
 			n.WholeOnly = true
@@ -40,9 +41,9 @@ var wrongs = map[sched.Wrong]func(s *stage, x *sched.Workload){
 		}
 		x.Roles[0].Need.Devices, x.Roles[0].Need.Share = 1, 500
 	},
-	sched.WrongCPU:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.CPU = 1 << 40 },
-	sched.WrongMemory: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Memory = 1 << 60 },
-	sched.WrongDisk: func(s *stage, x *sched.Workload) {
+	advice.WrongCPU:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.CPU = 1 << 40 },
+	advice.WrongMemory: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Memory = 1 << 60 },
+	advice.WrongDisk: func(s *stage, x *sched.Workload) {
 		for i := range 2 {
 			n := s.node(uint32(i + 1))
 			n.Disk = 1 << 30
@@ -50,18 +51,18 @@ var wrongs = map[sched.Wrong]func(s *stage, x *sched.Workload){
 		}
 		x.Roles[0].Need.Disk = 2 << 30
 	},
-	sched.WrongTogether: func(s *stage, x *sched.Workload) {
+	advice.WrongTogether: func(s *stage, x *sched.Workload) {
 		cores, bytes := s.node(1), s.node(2)
 		cores.Memory, bytes.CPU = 1<<20, 1
 		s.set(cores)
 		s.set(bytes)
 		x.Roles[0].Need.CPU, x.Roles[0].Need.Memory = 1000, 1<<30
 	},
-	sched.WrongReplicas: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Roles[0].Need.Devices = 3, 4 },
+	advice.WrongReplicas: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Roles[0].Need.Devices = 3, 4 },
 }
 
 func TestImpossible(t *testing.T) {
-	for _, row := range sched.Wrongs {
+	for _, row := range advice.Wrongs {
 		t.Run(string(row.Wrong), func(t *testing.T) {
 			change, ok := wrongs[row.Wrong]
 			if !ok {
@@ -87,8 +88,8 @@ func TestImpossible(t *testing.T) {
 			}
 		})
 	}
-	if len(wrongs) != len(sched.Wrongs) {
-		t.Error("the list is not whole:", len(wrongs), len(sched.Wrongs))
+	if len(wrongs) != len(advice.Wrongs) {
+		t.Error("the list is not whole:", len(wrongs), len(advice.Wrongs))
 	}
 }
 
@@ -122,16 +123,16 @@ func TestNotImpossible(t *testing.T) {
 	s := newStage(t, 2, 4)
 	s.close(1)
 	s.close(2)
-	possible("closed", s, s.task("x", 1, 2, 4), sched.ReasonClosed)
+	possible("closed", s, s.task("x", 1, 2, 4), advice.ReasonClosed)
 
 	s = newStage(t, 2, 4)
 	s.q.SetPaused("q", true)
-	possible("paused", s, s.task("x", 1, 2, 4), sched.ReasonQueuePaused)
+	possible("paused", s, s.task("x", 1, 2, 4), advice.ReasonQueuePaused)
 
 	s = newStage(t, 0, 0)
 	x := s.task("x", 1, 1, 1)
 	x.Allow = []string{"z9"}
-	possible("no node is known yet", s, x, sched.ReasonNoNodes)
+	possible("no node is known yet", s, x, advice.ReasonNoNodes)
 
 	s = newStage(t, 2, 4)
 	s.c.SetHost(sched.Host{Name: "h", Processes: 3})
@@ -140,7 +141,7 @@ func TestNotImpossible(t *testing.T) {
 		n.Host = "h"
 		s.set(n)
 	}
-	possible("a small machine behind virtual nodes", s, s.task("x", 1, 5, 1), sched.ReasonProcessLimit)
+	possible("a small machine behind virtual nodes", s, s.task("x", 1, 5, 1), advice.ReasonProcessLimit)
 }
 
 // TestLatencyHoles: of a table with holes either direction does; where there is neither, zones of one
@@ -187,7 +188,7 @@ func TestClockGoesBack(t *testing.T) {
 	if res := s.plan(); len(res.Decisions)+len(res.Evictions) != 0 || !res.Wake.IsZero() && res.Wake.Before(late) {
 		t.Errorf("%+v", res)
 	}
-	if ex, ok := sched.Explain(s.now, s.c, s.q, "b", 10_000); !ok || ex.Reason != sched.ReasonDevicesBusy || !ex.Start.IsZero() && ex.Start.Before(late) {
+	if ex, ok := sched.Explain(s.now, s.c, s.q, "b", 10_000); !ok || ex.Reason != advice.ReasonDevicesBusy || !ex.Start.IsZero() && ex.Start.Before(late) {
 		t.Errorf("%+v", ex)
 	}
 	s.end("a")

@@ -367,7 +367,7 @@ func (w *world) sound() {
 // bounded counts what the bounds should be.
 func (w *world) bounded() {
 	b := &w.c.bounds
-	cpu, memory, whole, parts := int64(0), int64(0), make([]int64, len(b.whole)), make([]int64, len(b.parts))
+	cpu, memory, whole, parts := int64(0), int64(0), make([]int64, len(b.Whole)), make([]int64, len(b.Parts))
 	for _, n := range w.c.nodes {
 		if n.room.CPU > 0 {
 			cpu += n.room.CPU
@@ -380,7 +380,7 @@ func (w *world) bounded() {
 			whole[n.room.Types[i]] += int64(free / WholeDevice)
 		}
 	}
-	if b.cpu != cpu || b.memory != memory || !slices.Equal(b.whole, whole) || !slices.Equal(b.parts, parts) {
+	if b.CPU != cpu || b.Memory != memory || !slices.Equal(b.Whole, whole) || !slices.Equal(b.Parts, parts) {
 		w.t.Fatalf("the bounds are %+v, counted %d %d %v %v", b, cpu, memory, whole, parts)
 	}
 }
@@ -404,29 +404,29 @@ func (w *world) emptied(ix *index) int64 {
 // agree checks every index against a scan that knows nothing.
 func (w *world) agree() {
 	t := w.c.topology()
-	for _, ix := range w.c.known.indexes {
-		ix.catchUp(&w.c.known)
+	for _, ix := range w.c.known.Indexes {
+		ix.CatchUp(w.c.known.demand.Version())
 		var sums [levels]map[int32]int64
 		for level := range levels {
 			sums[level] = map[int32]int64{}
 		}
 		for at, n := range t.nodes {
 			fits, score := slowFits(w.c, n, ix)
-			if fits != ix.fits[at] || score != ix.score[at] {
-				w.t.Fatalf("%s takes %d (%d) of %+v, the index says %d (%d)", n.Name, fits, score, ix.key, ix.fits[at], ix.score[at])
+			if fits != ix.Fits[at] || score != ix.Score[at] {
+				w.t.Fatalf("%s takes %d (%d) of %+v, the index says %d (%d)", n.Name, fits, score, ix.Key, ix.Fits[at], ix.Score[at])
 			}
 			for level := range levels {
 				sums[level][t.of[level][at]] += int64(fits)
 			}
 		}
 		for level := range levels {
-			for id, sum := range ix.sum[level] {
+			for id, sum := range ix.Sum[level] {
 				if sums[level][int32(id)] != sum {
 					w.t.Fatalf("level %d domain %d: %d, the index says %d", level, id, sums[level][int32(id)], sum)
 				}
 			}
 		}
-		if key := ix.key; !key.strict {
+		if key := ix.Key; !key.Strict {
 			if got, want := w.c.emptyHolds(key), w.emptied(ix); got != want {
 				w.t.Fatalf("the empty cluster holds %d of %+v, not %d", want, key, got)
 			}
@@ -435,11 +435,11 @@ func (w *world) agree() {
 		for _, count := range []int32{1, 2, 8} {
 			best := int32(-1)
 			for at := lo; at < hi; at++ {
-				if ix.fits[at] >= count && (best < 0 || ix.better(int32(at), best, count)) {
+				if ix.Fits[at] >= count && (best < 0 || ix.Better(int32(at), best, count)) {
 					best = int32(at)
 				}
 			}
-			if got := ix.best(int32(lo), int32(hi), count); got != best {
+			if got := ix.Best(int32(lo), int32(hi), count); got != best {
 				w.t.Fatalf("best for %d of [%d,%d): %d, the index says %d", count, lo, hi, best, got)
 			}
 		}
@@ -448,29 +448,29 @@ func (w *world) agree() {
 
 // slowFits puts replicas on a copy of the node until one does not fit.
 func slowFits(c *Cluster, n *node, ix *index) (int32, int64) {
-	if n.Closed || (ix.key.strict && n.Failures > 0) {
+	if n.Closed || (ix.Key.Strict && n.Failures > 0) {
 		return 0, math.MinInt64
 	}
 	r := n.room
 	r.Free = slices.Clone(r.Free)
 	disk, score := n.disk, int64(math.MinInt64)
 	for count := int32(0); ; count++ {
-		if count == mostFits || r.CPU < 0 || r.Memory < 0 || (n.Disk > 0 && (disk < 0 || ix.key.disk > disk)) {
+		if count == pack.MostFits || r.CPU < 0 || r.Memory < 0 || (n.Disk > 0 && (disk < 0 || ix.Key.Disk > int64(disk))) {
 			return count, score
 		}
-		s, mask, ok := c.known.demand.Score(&r, &ix.ask)
+		s, mask, ok := c.known.demand.Score(&r, &ix.Ask)
 		if !ok {
 			return count, score
 		}
 		if count == 0 {
 			score = s
 		}
-		r.CPU -= ix.ask.CPU
-		r.Memory -= ix.ask.Memory
-		disk -= ix.key.disk
+		r.CPU -= ix.Ask.CPU
+		r.Memory -= ix.Ask.Memory
+		disk -= api.Bytes(ix.Key.Disk)
 		for i := range r.Free {
 			if mask>>i&1 != 0 {
-				r.Free[i] -= ix.ask.Share
+				r.Free[i] -= ix.Ask.Share
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"container/heap"
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched/predict"
@@ -40,7 +39,7 @@ func (q *Queues) Refile(id string) {
 	}
 	if e.age >= 0 && !e.w.Submitted.IsZero() {
 		e.since = e.w.Submitted.Add(q.ran(id))
-		heap.Fix(&q.ageing, e.age)
+		q.lane(e.w.Queue).ageing.Fix(ageing{e})
 	}
 	if q.level(e.w, q.ran(id)) != e.class.level {
 		q.leave(e)

@@ -96,7 +96,7 @@ func (s *shuffle) candidates() []*mover {
 			continue
 		}
 		m := &mover{r: r, w: resized(r.Workload, r.At), lost: r.times(r.loss(s.now).Since + r.Workload.RestartCost)}
-		for _, on := range r.nodes() {
+		for on := range r.nodes() {
 			if at[on.node] == nil {
 				at[on.node] = &spot{node: s.c.nodes[on.node]}
 				spots = append(spots, at[on.node])
@@ -247,7 +247,7 @@ func (s *shuffle) works(set []*mover) (Assignment, bool) {
 	}
 	var avoid []uint32 // it finds room where they stood
 	for _, m := range set {
-		for _, on := range m.r.nodes() {
+		for on := range m.r.nodes() {
 			avoid = append(avoid, on.node)
 		}
 	}

@@ -120,9 +120,8 @@ type Workload struct {
 	Expected   time.Duration // 0: unknown
 	Deadline   time.Time     // zero: none
 	// Defer lets it wait for the cheapest or the cleanest hours, see Window; it needs Expected.
-	Defer   api.Deferral
-	StartBy time.Time // no hours are waited for beyond this; zero: none
-	prefer  []string  // zones that come first, the best first; set when its hours have come
+	Defer api.Deferral
+	Wish
 
 	// Displaced says that it stood and an operator emptied its node: it goes before all others of its priority in its queue.
 	Displaced bool
@@ -142,7 +141,7 @@ type Workload struct {
 	// Survive lets the gang stand only so that the loss of any one zone leaves what keeps says of
 	// each role. Such a gang has a fixed size.
 	Survive bool
-	Avoid   []uint32 // nodes not to use
+	Nodes
 	// Data is what the gang reads; other zones than its own have to fetch it first.
 	Data []Datum
 }
@@ -212,6 +211,9 @@ func (w *Workload) shape() string {
 	for _, n := range w.Avoid {
 		number(int64(n), '!')
 	}
+	if w.Only != "" {
+		texts('=', []string{w.Only})
+	}
 	if w.OneRegion || w.Survive {
 		b = strconv.AppendBool(append(b, 'r'), w.OneRegion)
 		b = strconv.AppendBool(b, w.Survive)
@@ -222,6 +224,25 @@ func (w *Workload) shape() string {
 		number(int64(w.MaxLatency), ' ')
 	}
 	return string(b)
+}
+
+// Wish is what counts for a workload beside having room.
+type Wish struct {
+	StartBy time.Time // no hours are waited for beyond this; zero: none
+	// Weigh says what counts between zones that have room. The zero value is the price alone.
+	Weigh cost.Weigh
+	hours *Window // set when they have come
+}
+
+// Nodes are which of the nodes a gang may use at all.
+type Nodes struct {
+	Avoid []uint32 // none of these
+	Only  string   // no other than this; "": any
+}
+
+// shuns says that a node is none that the gang may use, whatever is free there.
+func (w *Workload) shuns(n *node) bool {
+	return w.Only != "" && n.Name != w.Only || slices.Contains(w.Avoid, n.Number)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

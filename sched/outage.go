@@ -75,7 +75,7 @@ func (c *Cluster) closeZone(name string) (restore func()) {
 			numbers = append(numbers, n.Number)
 		}
 	}
-	return (&search{c: c, w: &Workload{Avoid: numbers}}).avoid()
+	return (&search{c: c, w: &Workload{Nodes: Nodes{Avoid: numbers}}}).avoid()
 }
 
 // exile finds places for the gangs of a lost zone, one after the other.

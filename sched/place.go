@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"github.com/fermi-cluster/fermi/sched/room"
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -52,7 +53,7 @@ type search struct {
 type want struct {
 	role  int
 	count int32 // to be placed now
-	key   askKey
+	key   room.Key
 	ix    *index
 }
 
@@ -80,8 +81,8 @@ func (s *search) begin(choice int) bool {
 	}
 	slices.SortStableFunc(s.wants, func(a, b want) int {
 		return cmp.Or(
-			cmp.Compare(int(b.key.devices)*int(b.key.share), int(a.key.devices)*int(a.key.share)),
-			cmp.Compare(b.key.cpu, a.key.cpu), cmp.Compare(b.key.memory, a.key.memory))
+			cmp.Compare(int(b.key.Devices)*int(b.key.Share), int(a.key.Devices)*int(a.key.Share)),
+			cmp.Compare(b.key.CPU, a.key.CPU), cmp.Compare(b.key.Memory, a.key.Memory))
 	})
 	s.limited = w.Topology.MaxPerRack > 0
 	s.inRack = nil
@@ -98,7 +99,7 @@ func (s *search) begin(choice int) bool {
 func (s *search) ask(strict bool) {
 	for i := range s.wants {
 		k := s.wants[i].key
-		k.strict = strict
+		k.Strict = strict
 		s.wants[i].ix = s.c.index(k)
 	}
 }
@@ -180,7 +181,7 @@ func (s *search) candidates(level int, zones []*zone) []int32 {
 		if len(s.wants) == 1 && !s.limited {
 			return s.bestNode(zones)
 		}
-		if slices.ContainsFunc(s.wants, func(w want) bool { return !w.ix.anyFits(w.count) }) {
+		if slices.ContainsFunc(s.wants, func(w want) bool { return !w.ix.AnyFits(w.count) }) {
 			return nil
 		}
 	}
@@ -233,14 +234,14 @@ func (s *search) bestNode(zones []*zone) []int32 {
 			continue
 		}
 		d := s.t.levels[zonal][z.at]
-		if at := w.ix.best(d.lo, d.hi, w.count); best < 0 || (at >= 0 && w.ix.better(at, best, w.count)) {
+		if at := w.ix.Best(d.lo, d.hi, w.count); best < 0 || (at >= 0 && w.ix.Better(at, best, w.count)) {
 			best = at
 		}
 	}
 	if best < 0 {
 		return nil
 	}
-	if w.ix.fits[best] == w.count {
+	if all := s.w.Roles[w.role].Need.Devices * int(w.count); w.ix.Fits[best] == w.count && all > 0 && all == len(s.t.nodes[best].Devices) {
 		best = s.beside(zones, best)
 	}
 	return []int32{best}
@@ -255,31 +256,31 @@ func (s *search) roomAround(level int, id int32) int64 {
 	if level > nodal {
 		at = s.t.levels[level][id].lo
 	}
-	return s.wants[0].ix.sum[level+1][s.t.of[level+1][at]]
+	return s.wants[0].ix.Sum[level+1][s.t.of[level+1][at]]
 }
 
-// beside is for a gang that fills a node: of the nodes as good as the best the one in the tightest
-// rack, and of those the one in the tightest leaf, so that larger holes stay whole.
+// beside is for who takes all devices of a node: of the nodes as good as the best the one in the tightest rack, and of those the
+// one in the tightest leaf, so that larger holes stay whole. It looks at every rack: not for the many who take a node's rest.
 func (s *search) beside(zones []*zone, best int32) int32 {
 	const rack, leaf = small, large
 	w := &s.wants[0]
 	ix := w.ix
-	room := func(at int32) (int64, int64) { return ix.sum[rack][s.t.of[rack][at]], ix.sum[leaf][s.t.of[leaf][at]] }
+	room := func(at int32) (int64, int64) { return ix.Sum[rack][s.t.of[rack][at]], ix.Sum[leaf][s.t.of[leaf][at]] }
 	r, l := room(best)
 	for _, z := range zones {
 		lo, hi := s.t.inside(rack, z)
 		for id := lo; id < hi; id++ {
-			sum := ix.sum[rack][id]
+			sum := ix.Sum[rack][id]
 			if sum < int64(w.count) || sum > r {
 				continue
 			}
 			d := &s.t.levels[rack][id]
-			around := ix.sum[leaf][s.t.of[leaf][d.lo]]
+			around := ix.Sum[leaf][s.t.of[leaf][d.lo]]
 			if sum == r && around >= l {
 				continue
 			}
-			at := ix.best(d.lo, d.hi, w.count)
-			if at >= 0 && ix.grade[at] == ix.grade[best] && ix.fits[at] == ix.fits[best] && ix.score[at] == ix.score[best] {
+			at := ix.Best(d.lo, d.hi, w.count)
+			if at >= 0 && ix.Equal(at, best) {
 				best, r, l = at, sum, around
 			}
 		}
@@ -311,7 +312,7 @@ func (t *tree) nodesOf(p place1) (lo, hi int32) {
 // sum is how many replicas of a role a domain takes.
 func (s *search) sum(i, level int, id int32) int64 {
 	ix := s.wants[i].ix
-	sum := ix.room(level, id)
+	sum := ix.Room(level, id)
 	if s.limited && sum >= int64(s.wants[i].count) {
 		return s.limitedSum(ix, place1{level, id})
 	}
@@ -348,13 +349,13 @@ func (s *search) attempt(order []want, domains []place1) (failed int, ok bool) {
 	for i := range order {
 		w := &order[i]
 		if i > 0 {
-			w.ix.catchUp(&s.c.known)
+			w.ix.CatchUp(s.c.known.demand.Version())
 		}
 		picks, ok := s.pick(w, domains)
 		if !ok {
 			s.undo(mark)
 			for k := range order {
-				order[k].ix.catchUp(&s.c.known)
+				order[k].ix.CatchUp(s.c.known.demand.Version())
 			}
 			return i, false
 		}
@@ -366,7 +367,7 @@ func (s *search) attempt(order []want, domains []place1) (failed int, ok bool) {
 func (s *search) pick(w *want, domains []place1) ([]pick, bool) {
 	sum := int64(0)
 	for _, d := range domains {
-		sum += w.ix.room(d.level, d.id)
+		sum += w.ix.Room(d.level, d.id)
 	}
 	if sum < int64(w.count) {
 		return nil, false
@@ -395,7 +396,7 @@ func (s *search) settle(w *want, picks []pick, take bool) {
 	s.slots[w.role] = slices.Grow(s.slots[w.role], int(w.count))
 	for _, p := range picks {
 		n := s.t.nodes[p.at]
-		s.slots[w.role] = n.seat(s.slots[w.role], s.c.known.demand, &w.ix.ask, int(p.count))
+		s.slots[w.role] = n.seat(s.slots[w.role], s.c.known.demand, &w.ix.Ask, int(p.count))
 		if s.inRack != nil {
 			s.inRack[s.t.rackOf(p.at)] += int(p.count)
 		}
@@ -405,7 +406,7 @@ func (s *search) settle(w *want, picks []pick, take bool) {
 	}
 	for _, slot := range s.slots[w.role][len(s.slots[w.role])-int(w.count):] {
 		n := s.c.nodes[slot.Node]
-		s.taken = append(s.taken, taken{slot, w.role, n.stamp})
+		s.taken = append(s.taken, taken{slot, w.role, s.c.known.Stamp(n.at)})
 		s.c.take(slot, need, +1)
 	}
 }
@@ -418,7 +419,7 @@ func (s *search) undo(mark int) {
 		s.taken = s.taken[:len(s.taken)-1]
 		s.c.take(last.slot, &s.w.Roles[last.role].Need, -1)
 		n := s.c.nodes[last.slot.Node]
-		n.stamp = last.stamp
+		s.c.known.Restamp(n.at, last.stamp)
 		if s.inRack != nil {
 			s.inRack[s.t.rackOf(n.at)]--
 		}
@@ -435,23 +436,38 @@ func (s *search) finish() Assignment {
 
 // avoid closes the nodes the gang must not use; the result opens them again.
 func (s *search) avoid() (restore func()) {
+	s.c.topology()
 	type was struct {
 		n     *node
 		stamp uint64
 	}
 	var closed []was
-	for _, number := range s.w.Avoid {
-		if n, ok := s.c.nodes[number]; ok && !n.Closed {
-			closed = append(closed, was{n, n.stamp})
+	shut := func(n *node) {
+		if !n.Closed {
+			closed = append(closed, was{n, s.c.known.Stamp(n.at)})
 			n.Closed = true
 			s.c.touch(n)
+		}
+	}
+	for _, number := range s.w.Avoid {
+		if n, ok := s.c.nodes[number]; ok {
+			shut(n)
+		}
+	}
+	if s.w.Only != "" {
+		for _, z := range allowed(s.c, s.w) {
+			for _, n := range z.nodes {
+				if n.Name != s.w.Only {
+					shut(n)
+				}
+			}
 		}
 	}
 	return func() {
 		for _, w := range closed {
 			w.n.Closed = false
 			s.c.touch(w.n)
-			w.n.stamp = w.stamp
+			s.c.known.Restamp(w.n.at, w.stamp)
 		}
 	}
 }

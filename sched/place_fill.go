@@ -38,10 +38,10 @@ func (f *filler) fill(p place1, left int32) {
 		return
 	}
 	d := &f.t.levels[p.level][p.id]
-	if int64(left) == f.ix.sum[p.level][p.id] { // all of it
+	if int64(left) == f.ix.Sum[p.level][p.id] { // all of it
 		for at := d.lo; at < d.hi; at++ {
-			if f.ix.fits[at] > 0 {
-				f.picks = append(f.picks, pick{at, f.ix.fits[at]})
+			if f.ix.Fits[at] > 0 {
+				f.picks = append(f.picks, pick{at, f.ix.Fits[at]})
 			}
 		}
 		return
@@ -54,7 +54,7 @@ func (f *filler) fill(p place1, left int32) {
 }
 
 func (f *filler) add(list parts, p part) parts {
-	if p.sum = f.ix.room(p.level, p.id); p.sum > 0 {
+	if p.sum = f.ix.Room(p.level, p.id); p.sum > 0 {
 		list = append(list, p)
 	}
 	return list
@@ -89,7 +89,7 @@ func (p *part) before(q *part, ix *index) bool {
 // quality compares parts of equal room.
 func (p *part) quality(q *part, ix *index) int {
 	if p.level == nodal && p.id != q.id {
-		if ix.better(p.id, q.id, 1) {
+		if ix.Better(p.id, q.id, 1) {
 			return -1
 		}
 		return 1

@@ -58,7 +58,7 @@ func (s *search) limitedSum(ix *index, p place1) int64 {
 	for at := lo; at < hi; {
 		rack, sum := s.t.rackOf(at), int64(0)
 		for ; at < hi && s.t.rackOf(at) == rack; at++ {
-			fits := int64(ix.fits[at])
+			fits := int64(ix.Fits[at])
 			sum += fits
 			if h := s.t.nodes[at].host; h != nil && fits > 0 {
 				if inHost == nil {
@@ -89,7 +89,7 @@ func (s *search) flat(w *want, domains []place1) ([]pick, bool) {
 		bad := d.level == zonal && s.t.zones[d.id].Degraded
 		lo, hi := s.t.nodesOf(d)
 		for at := lo; at < hi; at++ {
-			if room := l.left(at, int64(w.ix.fits[at])); room > 0 {
+			if room := l.left(at, int64(w.ix.Fits[at])); room > 0 {
 				list = append(list, part{place1{nodal, at}, room, bad})
 			}
 		}
@@ -130,7 +130,7 @@ func (s *search) spreadWithin(zones []*zone) bool {
 	for _, z := range zones {
 		if z.at >= 0 && s.enough([]*zone{z}) {
 			w := &s.wants[0]
-			list = append(list, candidate{z, s.evenest(w, z), w.ix.sum[zonal][z.at]})
+			list = append(list, candidate{z, s.evenest(w, z), w.ix.Sum[zonal][z.at]})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b candidate) int {
@@ -154,7 +154,7 @@ func (s *search) evenest(w *want, z *zone) int64 {
 		mid := (low + high) / 2
 		sum := int64(0)
 		for id := lo; id < hi; id++ {
-			sum += min(w.ix.sum[level][id], mid)
+			sum += min(w.ix.Sum[level][id], mid)
 		}
 		if sum >= int64(w.count) {
 			high = mid
@@ -214,7 +214,7 @@ func (s *search) racksOf(w *want, domains []place1) []spreadRack {
 			id := s.t.rackOf(at)
 			r := spreadRack{id: id, lo: at, used: s.inRack[id]}
 			for ; at < hi && s.t.rackOf(at) == id; at++ {
-				r.left += int64(w.ix.fits[at])
+				r.left += int64(w.ix.Fits[at])
 			}
 			r.hi = at
 			racks = append(racks, r)
@@ -238,10 +238,10 @@ func fewest(racks []spreadRack) *spreadRack {
 func (s *search) emptiest(w *want, l *limits, rack *spreadRack, on map[int32]int32) int32 {
 	best := int32(-1)
 	for at := rack.lo; at < rack.hi; at++ {
-		if l.left(at, int64(w.ix.fits[at]-on[at])) == 0 {
+		if l.left(at, int64(w.ix.Fits[at]-on[at])) == 0 {
 			continue
 		}
-		if best < 0 || on[at] < on[best] || (on[at] == on[best] && w.ix.better(at, best, 1)) {
+		if best < 0 || on[at] < on[best] || (on[at] == on[best] && w.ix.Better(at, best, 1)) {
 			best = at
 		}
 	}

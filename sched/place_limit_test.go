@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // TestSpreadAndLimitsMissNothing: what can be placed is placed, and a spread is even.
@@ -49,7 +51,7 @@ func even(t *rapid.T, c *Cluster, g *Workload, at Assignment) {
 	before := map[uint32]int32{}
 	key := choiceOf(c, g, at)
 	for number, n := range c.nodes {
-		before[number], _ = slowFits(c, n, &index{key: key, ask: key.ask()})
+		before[number], _ = slowFits(c, n, &index{Key: key, Ask: key.Ask()})
 	}
 	racks, room, hosted := map[string]int{}, map[string]int32{}, false
 	zone := c.nodes[at[0][0].Node].Zone
@@ -76,7 +78,7 @@ func even(t *rapid.T, c *Cluster, g *Workload, at Assignment) {
 }
 
 // choiceOf is the wish that was granted: the type of the first replica's devices.
-func choiceOf(c *Cluster, g *Workload, at Assignment) askKey {
+func choiceOf(c *Cluster, g *Workload, at Assignment) room.Key {
 	need := &g.Roles[0].Need
 	first := at[0][0]
 	for i := range need.choices() {
@@ -85,7 +87,7 @@ func choiceOf(c *Cluster, g *Workload, at Assignment) askKey {
 			continue
 		}
 		for d, kind := range c.nodes[first.Node].room.Types {
-			if key.kind < 0 || (first.Devices>>d&1 != 0 && int32(kind) == key.kind) {
+			if key.Kind < 0 || (first.Devices>>d&1 != 0 && int32(kind) == key.Kind) {
 				return key
 			}
 		}
@@ -111,7 +113,7 @@ func slowMost(c *Cluster, g *Workload) int {
 				if n.host != nil {
 					return 0
 				}
-				fits, _ := slowFits(c, n, &index{key: key, ask: key.ask()})
+				fits, _ := slowFits(c, n, &index{Key: key, Ask: key.Ask()})
 				racks[slowRack(n)] += int(fits)
 			}
 			for _, count := range racks {

@@ -36,7 +36,7 @@ func (s *search) perZone(role int) int64 {
 
 // most is how many replicas of a role a zone may take.
 func (s *search) most(w *want, z *zone) int64 {
-	sum := w.ix.sum[zonal][z.at]
+	sum := w.ix.Sum[zonal][z.at]
 	if limit := s.perZone(w.role); limit >= 0 {
 		return min(sum, limit)
 	}

@@ -144,14 +144,19 @@ func (s *slow) within(zones []*area, count int64) (map[*node]int64, bool) {
 			}
 			tighter := best == nil || cmp.Or(cmp.Compare(s.room(a), s.room(best)), cmp.Compare(s.room(up[a]), s.room(up[best]))) < 0
 			if depth == 3 && best != nil {
-				c := s.order(a, best, count)
-				if c == 0 && s.room(a) == count && s.room(best) == count { // it fills the node
-					c = cmp.Or(cmp.Compare(s.room(up[a]), s.room(up[best])), cmp.Compare(s.room(up[up[a]]), s.room(up[up[best]])))
-				}
-				tighter = c < 0
+				tighter = s.order(a, best, count) < 0
 			}
 			if tighter {
 				best = a
+			}
+		}
+		if best != nil && depth == 3 && s.room(best) == count && s.ix.Ask.Devices > 0 && count*int64(s.ix.Ask.Devices) == int64(len(best.n.Devices)) {
+			first := best
+			for _, a := range atDepth(zones, depth) { // it takes a whole node
+				if s.room(a) == count && s.order(a, first, count) == 0 &&
+					cmp.Or(cmp.Compare(s.room(up[a]), s.room(up[best])), cmp.Compare(s.room(up[up[a]]), s.room(up[up[best]]))) < 0 {
+					best = a
+				}
 			}
 		}
 		if best != nil {
@@ -223,7 +228,7 @@ func TestPlacementAgreesWithTheObviousOne(t *testing.T) {
 		if !ok {
 			return
 		}
-		want, ok := (&slow{c: w.c, ix: &index{key: key, ask: key.ask()}}).place(g)
+		want, ok := (&slow{c: w.c, ix: &index{Key: key, Ask: key.Ask()}}).place(g)
 		at, got := place(w.c, g)
 		if !ok {
 			refused++
@@ -382,7 +387,15 @@ func TestPlacementRules(t *testing.T) {
 		},
 		"not on a node to avoid": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "a", "")},
-			w:     &Workload{Roles: gangOf(1, one).Roles, Avoid: []uint32{1, 7}}, want: slots{{Node: 2, Devices: 1}},
+			w:     &Workload{Roles: gangOf(1, one).Roles, Nodes: Nodes{Avoid: []uint32{1, 7}}}, want: slots{{Node: 2, Devices: 1}},
+		},
+		"on the only node that it may use": {
+			nodes: []Node{{Number: 1, Name: "n1", Zone: "a", Devices: cards(8, "A100")}, {Number: 2, Name: "n2", Zone: "b", Devices: cards(8, "A100")}},
+			w:     &Workload{Roles: gangOf(1, one).Roles, Nodes: Nodes{Only: "n2"}}, want: slots{{Node: 2, Devices: 1}},
+		},
+		"nowhere where that is not there": {
+			nodes: []Node{{Number: 1, Name: "n1", Zone: "a", Devices: cards(8, "A100")}},
+			w:     &Workload{Roles: gangOf(1, one).Roles, Nodes: Nodes{Only: "n2"}},
 		},
 		"spread over racks, then over nodes": {
 			nodes: []Node{eight(1, "z", "a"), eight(2, "z", "a"), eight(3, "z", "b")},

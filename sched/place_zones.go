@@ -58,29 +58,33 @@ func allowed(c *Cluster, w *Workload) []*zone {
 }
 
 // groups are the zones by preference: healthy before degraded, then the least time to move data, then
-// what the workload prefers.
+// what was booked, then the cheapest.
 func (s *search) groups(zones []*zone) [][]*zone {
-	same := func(a, b *zone) bool { return a.Degraded == b.Degraded }
-	if len(s.w.Data)+len(s.w.prefer) > 0 {
-		zones = slices.Clone(zones)
-		rank := map[*zone][2]int64{}
-		for _, z := range zones {
-			liked := slices.Index(s.w.prefer, z.Name)
-			if liked < 0 {
-				liked = len(s.w.prefer)
-			}
-			rank[z] = [2]int64{int64(s.c.moving(s.w, z.Name)), int64(liked)}
-		}
-		slices.SortStableFunc(zones, func(a, b *zone) int {
-			if a.Degraded != b.Degraded {
-				return 0 // they come in this order already
-			}
-			x, y := rank[a], rank[b]
-			return slices.Compare(x[:], y[:])
-		})
-		same = func(a, b *zone) bool { return a.Degraded == b.Degraded && rank[a] == rank[b] }
+	var dear map[*zone]int64
+	if s.w.hours == nil {
+		dear = dearer(zones, s.c, s.w)
 	}
-	var out [][]*zone
+	if len(s.w.Data) == 0 && s.w.hours == nil && dear == nil {
+		return grouped(zones, func(a, b *zone) bool { return a.Degraded == b.Degraded })
+	}
+	zones = slices.Clone(zones)
+	rank := map[*zone][4]int64{}
+	for _, z := range zones {
+		ill := int64(0)
+		if z.Degraded {
+			ill = 1
+		}
+		rank[z] = [4]int64{ill, int64(s.c.moving(s.w, z.Name)), int64(s.w.hours.rank(z.Name)), dear[z]}
+	}
+	slices.SortStableFunc(zones, func(a, b *zone) int {
+		x, y := rank[a], rank[b]
+		return slices.Compare(x[:], y[:])
+	})
+	return grouped(zones, func(a, b *zone) bool { return rank[a] == rank[b] })
+}
+
+// grouped divides a list where neighbours are not the same.
+func grouped(zones []*zone, same func(a, b *zone) bool) (out [][]*zone) {
 	for i := 0; i < len(zones); {
 		k := i + 1
 		for k < len(zones) && same(zones[k], zones[i]) {

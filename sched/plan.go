@@ -75,6 +75,7 @@ type Result struct {
 	More bool
 	// Wake is when to call again even if nothing happens; zero is never.
 	Wake time.Time
+	Held int // how many wait for better hours
 }
 
 // turn is one call of Plan.
@@ -87,8 +88,8 @@ type turn struct {
 	// noRoom are shapes that fit nowhere: in one turn it only gets fuller. kept are shapes that fit
 	// only where others are expected.
 	noRoom, kept map[string]bool
-	ends         []ending // of runs, soonest first; nil before somebody asks
-	work         int      // see maxWork
+	ends         *endings
+	work         int // see maxWork
 	searches     int
 	forecasts    int
 	useful       bool // somebody started who had been refused
@@ -98,24 +99,34 @@ type turn struct {
 // no longer wait. If one can't be committed, give it to Undo.
 func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	now = q.notBefore(now)
-	q.now = now
-	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
+	q.now, c.market.now = now, now
+	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}, ends: &q.ends}
+	q.ends.refresh(now, q)
 	q.tree.SetTotal(c.Total())
 	q.letGo(now, c)
 	q.longest = t.p.LongestWait
 	for _, name := range q.names {
-		q.lanes[name].fade(now)
+		l := q.lanes[name]
+		l.fade(now)
+		l.age(q)
+		l.arrange(q)
 	}
-	q.age(now, t.p.LongestWait)
 	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool {
 		// Nothing is kept for who may not start, nor for one that others now go before: who comes to its
 		// turn is looked at every quantum, and has its reservation worked out again.
 		_, paused := q.tree.Paused(r.queue)
 		return paused || now.After(r.replan.Add(2*t.p.Quantum))
 	})
-	swept := t.sweep()
 	t.serveClaims()
-	t.serveArrivals()
+	// Who came and started is told at once; the others are served by the next call.
+	if t.serveArrivals() && q.hurried < maxHurried {
+		q.hurried++
+		t.res.More = true
+		t.finish()
+		return t.res
+	}
+	q.hurried = 0
+	swept := t.sweep()
 	for t.bounded() {
 		name, ok := q.tree.Next(now)
 		if !ok {
@@ -167,35 +178,43 @@ func (t *turn) sweep() bool {
 	return true
 }
 
-// maxArrivals is how many of those that came last are looked at before their turn.
-const maxArrivals = 16
+// maxArrivals is how many of those that came last are looked at before their turn, maxHurried how many calls in a row do nothing else.
+const maxArrivals, maxHurried = 16, 8
 
-// serveArrivals starts those that came since the last turn and fit, when that turn did not come to
-// everybody: they don't wait until all who can't start have been refused once more.
-func (t *turn) serveArrivals() {
+// serveArrivals starts those that came since the last turn and fit: they don't wait until all who can't
+// start have been refused once more. It says whether one did that others would have been looked at before.
+func (t *turn) serveArrivals() (hurried bool) {
 	q := t.q
-	if q.unfinished {
-		for _, id := range q.arrived[max(len(q.arrived)-maxArrivals, 0):] {
-			e := q.waiting[id]
-			if e == nil || e.at < 0 || e.class.entries[0] != e {
-				continue
-			}
-			if _, paused := q.tree.Paused(e.w.Queue); paused {
-				continue
-			}
+	others := q.unfinished || q.swept != t.c.freed && q.parked() > 0
+	for _, id := range q.arrived {
+		if e := q.waiting[id]; others && e != nil && e.at >= 0 && e.mayHurry(q) {
 			if at, ok := t.room(e); ok && t.staysAt(e, at) {
 				if at, e.home = t.besideData(e, at); e.home == nil {
 					t.start(e, at)
+					hurried = true
 				}
 			}
 		}
 	}
 	q.arrived = q.arrived[:0]
+	return hurried
+}
+
+// mayHurry says that one that has just come may be looked at at once. Where the last turn did not come to
+// everybody, whoever fits may; else nobody of its queue may be before it who could fit by now.
+func (e *entry) mayHurry(q *Queues) bool {
+	if _, paused := q.tree.Paused(e.w.Queue); paused || e.class.entries.Top() != e {
+		return false
+	}
+	l := q.lane(e.w.Queue)
+	first, _ := l.shelf.First()
+	due, some := l.due.First()
+	return q.unfinished || first == e.class && !(some && due.class != e.class && due.priority >= e.class.priority)
 }
 
 // serve tries the head of the best class.
 func (t *turn) serve(l *lane, cl *class, urgent bool) {
-	e := cl.entries[0]
+	e := cl.entries.Top()
 	e.urgent = urgent
 	at, ok := t.room(e)
 	if ok {
@@ -229,6 +248,7 @@ func (t *turn) start(e *entry, at Assignment) {
 	}
 	t.q.unwait(w.ID)
 	t.q.run(t.now, t.c, w, at, t.now, e.urgent)
+	t.q.running[w.ID].hosts = w.hosts(t, at)
 	t.res.Decisions = append(t.res.Decisions, Decision{w, at})
 	t.useful = t.useful || e.class.refused
 	e.class.refused = false
@@ -274,10 +294,12 @@ func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
 	if !t.overlap(blockers, at) {
 		return at, true
 	}
-	if len(blockers) == len(all) {
-		return nil, false
+	if len(blockers) < len(all) {
+		if beside, ok := t.placeBeside(w, blockers); ok {
+			return beside, true
+		}
 	}
-	return t.placeBeside(w, blockers)
+	return e.asGuest(t, w, at, blockers)
 }
 
 // finish leaves the books in order.
@@ -291,11 +313,13 @@ func (t *turn) finish() {
 			t.res.Wake = at
 		}
 	}
-	if len(q.ageing) > 0 {
-		wake(q.ageing[0].since.Add(t.p.LongestWait))
+	for _, name := range q.names {
+		if l := q.lanes[name]; l.ageing.Len() > 0 {
+			wake(l.ageing.Top().since.Add(q.longest))
+		}
 	}
-	if len(q.held) > 0 {
-		wake(q.held[0].window.Start)
+	if t.res.Held = q.held.Len(); t.res.Held > 0 {
+		wake(q.held.Top().window.Start)
 	}
 	if q.elastic > 0 && q.pressing() == 0 {
 		wake(q.growAt)

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"iter"
 	"math/bits"
 	"slices"
 	"time"
@@ -12,7 +13,7 @@ import (
 // Who is asked to go is (1) of lower priority in the same queue; (2) of lower priority in a queue
 // that still has its guarantee without it; (3) in a queue that uses more than its guarantee, while
 // the other's stays within its own; or (4) an equal of the same queue that has stood for a quantum
-// and has at least twice as much to do until it may be over, or any such equal when the other is overdue.
+// and has at least twice as much to do until it may be over, or stands in room that was kept for the other, or any such equal when the other is overdue.
 //
 // Why this never goes round in circles: each kind alone only goes one way ((1) and (2) raise the
 // priority of what runs; after (3) the taker's queue is within its guarantee, and neither (2) nor
@@ -40,6 +41,7 @@ const (
 	EvictReclaim  EvictionReason = "Reclaim"  // a queue takes its guarantee back
 	EvictTurn     EvictionReason = "Turn"     // it had its turn, and has much more to do than who waits
 	EvictOverdue  EvictionReason = "Overdue"  // for one that has waited for the longest wait
+	EvictKept     EvictionReason = "Kept"     // it stood where room was kept for another
 )
 
 const (
@@ -52,6 +54,9 @@ const (
 	maxClaims = 16
 	// exactUpTo is how many candidates are searched for the exact minimum.
 	exactUpTo = 10
+	// searchNodes is on how many nodes victims are looked for at a time, searchFor on how many at least for
+	// each replica. Where that is not the whole cluster the search goes on with the next ones.
+	searchNodes, searchFor = 2048, 4
 	// pruneUpTo bounds the candidates each of which is asked whether it may stay after all.
 	pruneUpTo = 512
 )
@@ -147,29 +152,35 @@ func (t *turn) firm() []*Reservation {
 	return out
 }
 
+// stays says that nobody may ask a run to go.
+func (r *run) stays() bool { return !r.Workload.Preemptible || r.leaving }
+
 // may says why e may ask r to go; "" when it may not.
 func (t *turn) may(e *entry, r *run, need Vector) EvictionReason {
 	w, v := e.w, r.Workload
-	if !v.Preemptible || r.leaving {
+	switch {
+	case r.stays():
 		return ""
+	case w.Queue == v.Queue:
+		return e.mayAsk(t, r)
+	case t.q.tree.Reclaims(w.Queue, v.Queue, need):
+		return EvictReclaim
+	case w.Priority > v.Priority && t.q.tree.Borrows(w.Queue, v.Queue, need, r.need):
+		return EvictPriority
 	}
-	if p := t.q.past[w.ID]; p != nil && p.victims[v.ID] {
-		return ""
-	}
-	if w.Queue != v.Queue {
-		switch {
-		case t.q.tree.Reclaims(w.Queue, v.Queue, need):
-			return EvictReclaim
-		case w.Priority > v.Priority && t.q.tree.Borrows(w.Queue, v.Queue, need, r.need):
-			return EvictPriority
-		}
-		return ""
-	}
+	return ""
+}
+
+// mayAsk is may in one queue.
+func (e *entry) mayAsk(t *turn, r *run) EvictionReason {
+	w, v := e.w, r.Workload
 	switch {
 	case w.Priority > v.Priority:
 		return EvictPriority
 	case w.Priority < v.Priority || t.p.NoTurns || t.q.keepsPlace(r) && !(e.urgent && e.since.Before(r.since)) || r.evicted >= maxTurns || t.now.Sub(r.Since) < t.p.Quantum:
 		return ""
+	case slices.Contains(r.hosts, w.ID):
+		return EvictKept
 	case e.urgent:
 		return EvictOverdue
 	case t.runLevel(r) >= e.class.level+turnGap:
@@ -179,14 +190,15 @@ func (t *turn) may(e *entry, r *run, need Vector) EvictionReason {
 }
 
 // runLevel is the level of what a run has left to do.
-func (t *turn) runLevel(r *run) int { return levelOf(r.estimate.Index(r.ran(t.now)), r.devices) }
+func (t *turn) runLevel(r *run) int {
+	return int(r.level.at(t.now, func() int64 { return int64(levelOf(r.estimate.Index(r.ran(t.now)), r.devices)) }))
+}
 
 // victim is a run that may have to go, or to shrink.
 type victim struct {
 	r    *run
 	why  EvictionReason
 	lost int64 // device milliseconds
-	left int64 // expected, in device milliseconds
 	// shrink takes only what is above the least size.
 	shrink bool
 	held   *hold // while lifted
@@ -197,7 +209,7 @@ type victim struct {
 // equal ends its turn with a checkpoint and loses only the restart.
 func (t *turn) lost(r *run, why EvictionReason) int64 {
 	l := r.loss(t.now)
-	if why == EvictTurn || why == EvictOverdue {
+	if why == EvictTurn || why == EvictOverdue || why == EvictKept {
 		l.Since = 0
 	}
 	return r.times(l.Since + l.Restart)
@@ -208,28 +220,41 @@ func (r *run) times(d time.Duration) int64 {
 	return int64(max(r.devices, 1)) * int64(d/time.Millisecond)
 }
 
-// preempt looks for the least work to be lost for e to start, and asks those to go.
+// preempt looks for the least work to be lost for e to start, and asks those to go. It says whether the
+// search is over for good: somebody was asked, or it goes on where it ended.
 func (t *turn) preempt(e *entry) bool {
-	if t.p.NoPreemption || t.searches >= maxSearches || t.now.Before(e.class.searchAt) {
+	cl := e.class
+	if t.p.NoPreemption || t.searches >= maxSearches || t.now.Before(cl.searchAt) {
 		return false
 	}
-	if p := t.q.past[e.w.ID]; p != nil && p.claims >= maxClaims {
+	past := t.q.past[e.w.ID]
+	if past != nil && past.claims >= maxClaims {
 		return false
 	}
 	t.searches++
-	t.work += len(t.q.runs) / workRuns
-	e.class.searchAt = t.now.Add(t.p.Quantum)
 	w := smallest(e.w)
 	h := &hunt{turn: t, e: e, w: w, need: t.c.Need(w), firm: t.firm()}
-	freed := t.c.freed
-	chosen, at := h.search()
-	t.c.freed = freed
-	if len(chosen) == 0 {
-		return false
+	if past != nil {
+		h.asked = past.victims
 	}
-	e.class.searchAt = time.Time{}
-	t.claim(e, w, at, chosen)
-	return true
+	nodes := t.c.topology().nodes
+	until := cl.searched + max(searchNodes, searchFor*w.Replicas())
+	h.nodes = nodes[min(cl.searched, len(nodes)):min(until, len(nodes))]
+	freed, mark := t.c.freed, t.c.known.Begin()
+	chosen, at := h.search()
+	t.c.known.End(mark)
+	t.c.freed = freed
+	switch {
+	case len(chosen) > 0:
+		cl.searched = 0
+		t.claim(e, w, at, chosen)
+		return true
+	case until < len(nodes):
+		cl.searched = until
+		return true
+	}
+	cl.searched, cl.searchAt = 0, t.now.Add(t.p.Quantum)
+	return false
 }
 
 func (t *turn) claim(e *entry, w *Workload, at Assignment, chosen []*victim) {
@@ -268,11 +293,15 @@ type hunt struct {
 	w    *Workload
 	need Vector
 	firm []*Reservation
-	out  []*victim // lifted now
+	// nodes are those that are searched, asked are who was asked to go for it before.
+	nodes []*node
+	asked map[string]bool
+	out   []*victim // lifted now
 }
 
 // search tries shrinking first, then taking whole gangs.
 func (h *hunt) search() ([]*victim, Assignment) {
+	now := byLoss(h.now)
 	all := h.candidates()
 	if len(all) == 0 {
 		return nil, nil
@@ -286,27 +315,91 @@ func (h *hunt) search() ([]*victim, Assignment) {
 			elastic = append(elastic, &small)
 		}
 	}
+	slices.SortFunc(elastic, now.compare)
 	if chosen, at := h.least(elastic); chosen != nil {
 		return chosen, at
 	}
 	return h.least(all)
 }
 
-// candidates are all who may be asked, who loses least first.
+// candidates are all who may be asked on the nodes that are searched.
 func (h *hunt) candidates() []*victim {
+	lanes := map[string]*giver{}
+	looked := 0
 	var all []*victim
-	for _, r := range h.q.runs {
-		if why := h.may(h.e, r, h.need); why != "" {
-			all = append(all, &victim{r: r, why: why, lost: h.lost(r, why), left: r.times(r.estimate.Mean(r.ran(h.now)))})
+	var some []victim
+	seen := map[*run]bool{} // of those that stand on several nodes
+	for _, n := range h.nodes {
+		for _, r := range h.q.stands[n.Number] {
+			if looked++; len(r.At) > 1 || len(r.At[0]) > 1 {
+				if seen[r] {
+					continue
+				}
+				seen[r] = true
+			}
+			g := lanes[r.Workload.Queue]
+			if g == nil {
+				g = newGiver(r.Workload.Queue, h)
+				lanes[r.Workload.Queue] = g
+			}
+			if why := g.ask(h, r); why != "" {
+				if len(some) == cap(some) {
+					some = make([]victim, 0, 256)
+				}
+				some = append(some, victim{r: r, why: why, lost: h.lost(r, why)})
+				all = append(all, &some[len(some)-1])
+			}
 		}
 	}
-	slices.SortFunc(all, byLoss)
+	h.work += looked / workRuns
+	if len(all) <= exactUpTo {
+		slices.SortFunc(all, byLoss(h.now).compare)
+	}
 	return all
 }
 
-// byLoss: among equals who has most left to do goes first.
-func byLoss(a, b *victim) int {
-	return cmp.Or(cmp.Compare(a.lost, b.lost), cmp.Compare(b.left, a.left), cmp.Compare(b.r.Workload.ID, a.r.Workload.ID))
+// giver is a queue whose runs are looked at.
+type giver struct{ same, reclaims, guarded bool }
+
+func newGiver(queue string, h *hunt) *giver {
+	if queue == h.w.Queue {
+		return &giver{same: true}
+	}
+	return &giver{reclaims: h.q.tree.Reclaims(h.w.Queue, queue, h.need), guarded: h.q.tree.Guarded(h.w.Queue, queue)}
+}
+
+// ask is may, for many runs of few queues.
+func (g *giver) ask(h *hunt, r *run) EvictionReason {
+	v := r.Workload
+	switch {
+	case r.stays() || h.asked[v.ID]:
+		return ""
+	case g.same:
+		return h.e.mayAsk(h.turn, r)
+	case g.reclaims:
+		return EvictReclaim
+	case h.w.Priority > v.Priority && (!g.guarded || h.q.tree.Borrows(h.w.Queue, v.Queue, h.need, r.need)):
+		return EvictPriority
+	}
+	return ""
+}
+
+// byLoss is an order of victims at a time: among equals who has most left to do goes first.
+type byLoss time.Time
+
+// left is what a victim is expected to do still, in device milliseconds.
+func (now byLoss) left(v *victim) int64 {
+	return v.r.left.at(time.Time(now), func() int64 { return v.r.times(v.r.estimate.Mean(v.r.ran(time.Time(now)))) })
+}
+
+func (now byLoss) compare(a, b *victim) int {
+	if a.lost != b.lost {
+		return cmp.Compare(a.lost, b.lost)
+	}
+	if x, y := now.left(a), now.left(b); x != y {
+		return cmp.Compare(y, x)
+	}
+	return cmp.Compare(b.r.Workload.ID, a.r.Workload.ID)
 }
 
 // least finds victims after whose going w surely starts: greedily node by node, then without those
@@ -402,6 +495,14 @@ func (h *hunt) greedy(all []*victim) bool {
 	}
 }
 
+// set is what makes room for one replica on a node.
+type set struct {
+	node uint32
+	cost int64
+	got  int
+	vs   []*victim
+}
+
 // sets groups victims into what makes room for one replica, the cheapest first: on each node those
 // who lose least until its devices suffice, then those for a second replica, and so on.
 func (h *hunt) sets(all []*victim) [][]*victim {
@@ -409,38 +510,53 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 	for _, r := range h.w.Roles {
 		want = max(want, r.Need.Devices)
 	}
-	type set struct {
-		node uint32
-		cost int64
-		left int64
-		got  int
-		vs   []*victim
+	type on struct {
+		v       *victim
+		node    uint32
+		devices int
 	}
-	byNode := map[uint32]*set{}
-	var order []*set
+	at := make([]on, 0, len(all))
 	for _, v := range all {
-		for _, on := range v.r.nodes() {
-			node, devices := on.node, on.devices
-			s := byNode[node]
-			if s == nil || s.got >= want {
-				s = &set{node: node}
-				byNode[node] = s
-				order = append(order, s)
-			}
-			s.got += max(devices, 1)
-			s.cost += v.lost
-			s.left += v.left
-			s.vs = append(s.vs, v)
+		for s := range v.r.nodes() {
+			at = append(at, on{v, s.node, s.devices})
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *set) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)), cmp.Compare(b.left, a.left), cmp.Compare(a.node, b.node))
+	now := byLoss(h.now)
+	slices.SortStableFunc(at, func(a, b on) int {
+		if a.node != b.node {
+			return cmp.Compare(a.node, b.node)
+		}
+		return now.compare(a.v, b.v)
 	})
+	var order []*set
+	for i, o := range at {
+		if i == 0 || at[i-1].node != o.node || order[len(order)-1].got >= want {
+			order = append(order, &set{node: o.node})
+		}
+		s := order[len(order)-1]
+		s.got += max(o.devices, 1)
+		s.cost += o.v.lost
+		s.vs = append(s.vs, o.v)
+	}
+	slices.SortStableFunc(order, now.cheaper)
 	out := make([][]*victim, len(order))
 	for i, s := range order {
 		out[i] = s.vs
 	}
 	return out
+}
+
+func (now byLoss) cheaper(a, b *set) int {
+	if a.cost != b.cost || len(a.vs) != len(b.vs) {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)))
+	}
+	left := func(s *set) (sum int64) {
+		for _, v := range s.vs {
+			sum += now.left(v)
+		}
+		return sum
+	}
+	return cmp.Or(cmp.Compare(left(b), left(a)), cmp.Compare(a.node, b.node))
 }
 
 // standsOn is how many devices a run has on a node.
@@ -450,23 +566,32 @@ type standsOn struct {
 }
 
 // nodes is where a run stands, in the order of its slots: one that comes back to a node has it twice.
-func (r *run) nodes() []standsOn {
-	var out []standsOn
-	for _, slots := range r.At {
-		for _, s := range slots {
-			if len(out) == 0 || out[len(out)-1].node != s.Node {
-				out = append(out, standsOn{node: s.Node})
+func (r *run) nodes() iter.Seq[standsOn] {
+	return func(yield func(standsOn) bool) {
+		var last standsOn
+		some := false
+		for _, slots := range r.At {
+			for _, s := range slots {
+				if !some || last.node != s.Node {
+					if some && !yield(last) {
+						return
+					}
+					last, some = standsOn{node: s.Node}, true
+				}
+				last.devices += bits.OnesCount64(s.Devices)
 			}
-			out[len(out)-1].devices += bits.OnesCount64(s.Devices)
+		}
+		if some {
+			yield(last)
 		}
 	}
-	return out
 }
 
 // prune lets those stay without whom w starts as well, beginning with who would lose most.
 func (h *hunt) prune() {
 	tries := slices.Clone(h.out)
-	slices.SortFunc(tries, func(a, b *victim) int { return byLoss(b, a) })
+	now := byLoss(h.now)
+	slices.SortFunc(tries, func(a, b *victim) int { return now.compare(b, a) })
 	for _, v := range tries {
 		h.undrop(v)
 		if _, ok := h.starts(); !ok {

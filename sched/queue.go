@@ -1,8 +1,6 @@
 package sched
 
 import (
-	"cmp"
-	"container/heap"
 	"slices"
 	"time"
 
@@ -23,16 +21,16 @@ type Queues struct {
 	classes map[classKey]*class
 	lanes   map[string]*lane
 	names   []string // of lanes, sorted
-	ageing  ageHeap  // who is not overdue yet, by when its waiting began
 
 	running map[string]*run
 	runs    []*run
+	stands  standing
 	elastic int              // runs that may grow or shrink
 	growAt  time.Time        // when those are looked at again
 	past    map[string]*past // of those that ran or asked others to go, until they are over
 
 	undecided map[string]*entry // whose hours are not found yet
-	held      heldHeap          // who waits for better hours
+	held      order.Heap[held]  // who waits for better hours
 	rates     uint64            // the cluster's when those were found
 
 	reserved  []*Reservation
@@ -40,14 +38,20 @@ type Queues struct {
 	foresight predict.Foresight
 
 	patience time.Time // when somebody who waits for room beside its data no longer does
-	swept    uint64    // the cluster's freed count when the refused were last made ready
-	sweepAt  time.Time // when they are again, whatever happens
-	idle     int       // sweeps in a row that let nobody start
-	// unfinished: the last turn ended before it came to all that were ready.
-	unfinished bool
-	arrived    []string // since then
+	rhythm
+}
+
+// rhythm is what one turn leaves to the next.
+type rhythm struct {
+	swept      uint64    // the cluster's freed count when the refused were last made ready
+	sweepAt    time.Time // when they are again, whatever happens
+	idle       int       // sweeps in a row that let nobody start
+	unfinished bool      // the last turn ended before it came to all that were ready
+	hurried    int       // turns in a row that ended when somebody had come and started
+	arrived    []string  // since then, the last few
 	// pausedTo is when the next is allowed after too many of those.
 	pausedTo time.Time
+	ends     endings
 }
 
 // HalfLife is how fast the past use of a queue fades.
@@ -59,10 +63,11 @@ type class struct {
 	classKey
 	spot    order.Spot
 	dueSpot order.Spot // among the overdue
-	entries entryHeap
+	entries order.Heap[*entry]
 	// searchAt is when victims are looked for again after none were found, forecastAt when a time
 	// is after there was none.
 	searchAt, forecastAt time.Time
+	searched             int  // nodes, of a search that goes on
 	refused              bool // since the last start
 }
 
@@ -71,13 +76,14 @@ type classKey struct {
 	priority int
 	shape    string
 	level    int
+	rung     order.Place
 	first    bool
 	overdue  bool
 }
 
 // Rank is the head's.
 func (c *class) Rank() order.Rank {
-	return order.Rank{Priority: c.priority, First: c.first, Level: c.level, Age: c.entries[0].w.ID}
+	return order.Rank{Priority: c.priority, First: c.first, Level: c.rung.Level, Turn: c.rung.Turn, Age: c.entries.Top().w.ID}
 }
 
 // Where is for the shelf.
@@ -87,16 +93,12 @@ func (c *class) Where() *order.Spot { return &c.spot }
 type lane struct {
 	name  string
 	shelf order.Shelf[*class]
-	due   order.Shelf[dueClass] // those of them that are overdue
-	ready int                   // as the tree knows it
-	count int                   // waiting workloads
-	// held is how many devices its runs hold, heldDue those that went first because they were overdue;
-	// recent is the share of these in the last hours, as of faded.
-	held, heldDue int
-	recent        float64
-	faded         time.Time
-	// overdueWork is what the overdue that wait are expected to take, in device seconds.
-	overdueWork int64
+	ready int // as the tree knows it
+	count int // waiting workloads
+	held  int // devices of its runs
+	runs  []*run
+	dueLine
+	dates dates
 }
 
 type entry struct {
@@ -108,8 +110,9 @@ type entry struct {
 	claim *claim    // it starts as soon as others have gone
 	// urgent: when it was last looked at it went first because it was overdue.
 	urgent bool
-	work   int64 // counted in its lane's overdueWork
+	work   int64 // expected, in device seconds
 	told   predict.Telling
+	rung   *order.Place // that it was given; nil: its own
 
 	home   *homing // it waits for room where its data lies
 	state  entryState
@@ -159,7 +162,7 @@ func (q *Queues) history(id string) *past {
 func NewQueues() *Queues {
 	return &Queues{
 		tree: fair.New(HalfLife), learned: predict.New(), waiting: map[string]*entry{}, classes: map[classKey]*class{},
-		lanes: map[string]*lane{}, running: map[string]*run{}, past: map[string]*past{}, undecided: map[string]*entry{},
+		lanes: map[string]*lane{}, running: map[string]*run{}, stands: standing{}, past: map[string]*past{}, undecided: map[string]*entry{},
 	}
 }
 
@@ -205,23 +208,24 @@ func (q *Queues) Add(w *Workload) {
 		q.hold(e)
 		return
 	}
-	heap.Push(&q.ageing, e)
+	q.lane(w.Queue).begin(q, e)
 	q.file(e, false)
-	if q.unfinished {
-		q.arrived = append(q.arrived, w.ID)
+	if len(q.arrived) == maxArrivals {
+		q.arrived = slices.Delete(q.arrived, 0, 1)
 	}
+	q.arrived = append(q.arrived, w.ID)
 }
 
 // file puts an entry into the class it belongs to now.
 func (q *Queues) file(e *entry, overdue bool) {
-	key := classKey{queue: e.w.Queue, priority: e.w.Priority, shape: e.w.shape(), first: e.w.Displaced, overdue: overdue, level: q.level(e.w, q.ran(e.w.ID))}
+	key := e.key(q, overdue)
 	c, ok := q.classes[key]
 	if !ok {
 		c = &class{classKey: key}
 		q.classes[key] = c
 	}
 	e.class = c
-	heap.Push(&c.entries, e)
+	c.entries.Push(e)
 	l := q.lane(key.queue)
 	if ok {
 		l.fix(c)
@@ -229,6 +233,16 @@ func (q *Queues) file(e *entry, overdue bool) {
 		l.put(c)
 	}
 	q.count(l)
+}
+
+// key is the class where an entry belongs.
+func (e *entry) key(q *Queues, overdue bool) classKey {
+	w := e.w
+	key := classKey{queue: w.Queue, priority: w.Priority, shape: w.shape(), first: w.Displaced, overdue: overdue, level: q.level(w, q.ran(w.ID))}
+	if key.rung.Level = key.level; e.rung != nil && !overdue {
+		key.rung = *e.rung
+	}
+	return key
 }
 
 // level is the size of what a workload has left to do, having run for a while.
@@ -295,10 +309,7 @@ func (q *Queues) unwait(id string) {
 	}
 	delete(q.waiting, id)
 	q.lane(e.w.Queue).count--
-	q.lane(e.w.Queue).overdueWork -= e.work
-	if e.age >= 0 {
-		heap.Remove(&q.ageing, e.age)
-	}
+	q.lane(e.w.Queue).forget(e)
 	q.unhold(e)
 	q.unreserve(id)
 	q.unclaim(e)
@@ -312,12 +323,12 @@ func (q *Queues) leave(e *entry) {
 	}
 	c := e.class
 	l := q.lane(c.queue)
-	if len(c.entries) == 1 {
+	if c.entries.Len() == 1 {
 		l.drop(c)
 		delete(q.classes, c.classKey)
 	}
-	heap.Remove(&c.entries, e.at)
-	if len(c.entries) > 0 {
+	c.entries.Remove(e)
+	if c.entries.Len() > 0 {
 		l.fix(c)
 	}
 	q.count(l)
@@ -346,28 +357,6 @@ func (q *Queues) Get(id string) (*Workload, bool) {
 // Paused says whether a queue or one above it is paused, and which.
 func (q *Queues) Paused(queue string) (string, bool) { return q.tree.Paused(queue) }
 
-// age moves those that have waited for too long into the overdue classes.
-func (q *Queues) age(now time.Time, longest time.Duration) {
-	for len(q.ageing) > 0 && !now.IsZero() { // without a time nobody ages
-		e := q.ageing[0]
-		if e.since.IsZero() { // came before the first turn and did not say when
-			e.since = now
-			heap.Fix(&q.ageing, e.age)
-			continue
-		}
-		if now.Sub(e.since) < longest {
-			return
-		}
-		heap.Pop(&q.ageing)
-		e.work = int64(q.estimate(e.w).Mean(q.ran(e.w.ID))/time.Second) * int64(max(devicesOf(e.w), 1))
-		q.lane(e.w.Queue).overdueWork += e.work
-		if e.claim == nil {
-			q.leave(e)
-			q.file(e, true)
-		}
-	}
-}
-
 // ready counts classes worth trying, parked those that were refused.
 func (q *Queues) ready() (n int) {
 	for _, l := range q.lanes {
@@ -395,48 +384,8 @@ func (q *Queues) unpark() {
 	}
 }
 
-type entryHeap []*entry
+// Before is the order in a class.
+func (e *entry) Before(other *entry) bool { return e.w.ID < other.w.ID }
 
-func (h entryHeap) Len() int           { return len(h) }
-func (h entryHeap) Less(i, j int) bool { return h[i].w.ID < h[j].w.ID }
-func (h entryHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-func (h *entryHeap) Push(x any) {
-	e := x.(*entry)
-	e.at = len(*h)
-	*h = append(*h, e)
-}
-func (h *entryHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.at = -1
-	return e
-}
-
-type ageHeap []*entry
-
-func (h ageHeap) Len() int { return len(h) }
-func (h ageHeap) Less(i, j int) bool {
-	return cmp.Or(h[i].since.Compare(h[j].since), cmp.Compare(h[i].w.ID, h[j].w.ID)) < 0
-}
-func (h ageHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].age, h[j].age = i, j
-}
-func (h *ageHeap) Push(x any) {
-	e := x.(*entry)
-	e.age = len(*h)
-	*h = append(*h, e)
-}
-func (h *ageHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.age = -1
-	return e
-}
+// Lies is where it is in its class.
+func (e *entry) Lies() *int { return &e.at }

@@ -101,7 +101,7 @@ func (t *turn) reserve(e *entry, w *Workload) {
 }
 
 func (e *entry) rank() order.Rank {
-	return order.Rank{Priority: e.class.priority, First: e.class.first, Overdue: e.urgent, Level: e.class.level, Age: e.w.ID}
+	return order.Rank{Priority: e.class.priority, First: e.class.first, Overdue: e.urgent, Level: e.class.rung.Level, Turn: e.class.rung.Turn, Age: e.w.ID}
 }
 
 // outranks says that one goes before a reservation: in its own queue by rank, elsewhere by priority.
@@ -140,6 +140,44 @@ func (t *turn) blockers(e *entry) []*Reservation {
 		out = append(out, r)
 	}
 	return out
+}
+
+// asGuest lets one that may be asked to go have room that is kept for its equals: better than that the
+// room is idle until they come. It loses a restart at most when they do.
+func (e *entry) asGuest(t *turn, w *Workload, at Assignment, blockers []*Reservation) (Assignment, bool) {
+	if !w.Preemptible || t.p.NoPreemption || t.p.NoTurns {
+		return nil, false
+	}
+	if p := t.q.past[w.ID]; p != nil && p.evicted >= maxTurns {
+		return nil, false
+	}
+	var others []*Reservation
+	for _, r := range blockers {
+		if !r.takesGuest(w) {
+			others = append(others, r)
+		}
+	}
+	if !t.overlap(others, at) {
+		return at, true
+	}
+	if len(others) == len(blockers) {
+		return nil, false
+	}
+	return t.placeBeside(w, others)
+}
+
+func (r *Reservation) takesGuest(w *Workload) bool {
+	return !r.firm && r.ID != w.ID && r.queue == w.Queue && r.rank.Priority == w.Priority
+}
+
+// hosts are those in whose kept room a place is.
+func (w *Workload) hosts(t *turn, at Assignment) (ids []string) {
+	for _, r := range t.q.reserved {
+		if w.Preemptible && r.takesGuest(w) && t.overlap([]*Reservation{r}, at) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
 }
 
 // reservations are all, those that somebody goes for first.
@@ -187,12 +225,14 @@ func (t *turn) placeBeside(w *Workload, rs []*Reservation) (Assignment, bool) {
 	if len(rs) == 0 {
 		return place(t.c, w)
 	}
-	freed := t.c.freed
+	t.c.topology()
+	freed, mark := t.c.freed, t.c.known.Begin()
 	held := t.block(rs)
 	at, ok := place(t.c, w)
 	for _, id := range held {
 		t.c.Release(id)
 	}
+	t.c.known.End(mark)
 	t.c.freed = freed
 	return at, ok
 }
@@ -241,30 +281,81 @@ type ending struct {
 	left time.Duration
 }
 
-func (t *turn) endings() []ending {
-	if t.ends != nil {
-		return t.ends
+// endings are runs by when they are expected to end, the soonest first.
+type endings struct {
+	at   time.Time // when they were worked out
+	list []ending  // nil before somebody asks
+}
+
+// manyRuns is from how many runs on their ends are believed for a while, a millisecond for each: to
+// work them out costs the more, and the next ones are the less of a surprise.
+const manyRuns = 4096
+
+// refresh forgets what was worked out, or, while that is believed, those that run no more.
+func (e *endings) refresh(now time.Time, q *Queues) {
+	age := now.Sub(e.at)
+	if len(q.runs) < manyRuns || age > time.Duration(len(q.runs))*time.Millisecond {
+		e.list = nil
+		return
 	}
-	t.ends = make([]ending, 0, len(t.q.runs))
-	for _, r := range t.q.runs {
+	e.at = now
+	e.list = slices.DeleteFunc(e.list, func(o ending) bool { return q.running[o.r.Workload.ID] != o.r })
+	for i := range e.list {
+		if o := &e.list[i]; o.r.leaving {
+			o.left = 0
+		} else {
+			o.left = max(o.left-age, 0)
+		}
+	}
+}
+
+func (e *endings) soonest(now time.Time, q *Queues) []ending {
+	if e.list != nil {
+		return e.list
+	}
+	e.at, e.list = now, make([]ending, 0, len(q.runs))
+	for _, r := range q.runs {
 		left := time.Duration(0)
 		if !r.leaving {
-			left = r.estimate.Quantile(.5, r.ran(t.now))
+			left = r.soon(now, len(q.runs) >= manyRuns)
 		}
-		t.ends = append(t.ends, ending{r, left})
+		e.list = append(e.list, ending{r, left})
 	}
-	slices.SortFunc(t.ends, func(a, b ending) int {
-		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.r.Workload.ID, b.r.Workload.ID))
+	slices.SortFunc(e.list, func(a, b ending) int {
+		if a.left != b.left {
+			return cmp.Compare(a.left, b.left)
+		}
+		return cmp.Compare(a.r.Workload.ID, b.r.Workload.ID)
 	})
-	t.ends = t.ends[:min(len(t.ends), maxAhead)]
-	return t.ends
+	e.list = slices.Clip(e.list[:min(len(e.list), maxAhead)])
+	return e.list
+}
+
+// soon is in how long a run is expected to end; of many what was worked out is believed for an eighth of that.
+func (r *run) soon(now time.Time, many bool) time.Duration {
+	if !many || !now.Before(r.end.until) {
+		left := r.estimate.Quantile(.5, r.ran(now))
+		r.end = memo{now.Add(left).UnixNano(), now.Add(left / 8)}
+		return left
+	}
+	return time.Duration(r.end.value - now.UnixNano())
 }
 
 // forecast finds the first of the expected ends after which w fits beside the reservations before it.
 func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
-	ends := t.endings()
+	ends := t.ends.soonest(t.now, t.q)
 	// Those it goes before will make way for it: they are worked out again.
 	others := slices.DeleteFunc(t.q.reservations(), func(r *Reservation) bool { return outranks(w.Queue, rank, r) })
+	t.c.topology()
+	mark := t.c.known.Begin()
+	defer func() { t.c.known.End(mark) }()
+	for _, r := range t.q.lane(w.Queue).runs { // its guests go when it comes
+		if slices.Contains(r.hosts, w.ID) {
+			id := r.Workload.ID
+			h := t.c.lift(id)
+			defer func() { t.c.put(id, h) }()
+		}
+	}
 	lifted := make([]*hold, 0, 64)
 	to := func(k int) { // the world after k ends
 		for len(lifted) < k {

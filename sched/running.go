@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched/predict"
@@ -10,6 +11,7 @@ import (
 type run struct {
 	Running
 	at       int           // in runs
+	inLane   int           // in those of its lane
 	need     Vector        // charged to its queue
 	devices  int           // it stands on
 	before   time.Duration // it ran before this time
@@ -18,8 +20,53 @@ type run struct {
 	overdue  bool          // it had waited for too long: its turn is not taken away again
 	leaving  bool          // it was asked to go, or to shrink
 	going    Vector        // noted as such while leaving
+	hosts    []string      // in whose kept room it stands, see asGuest
 	resized  time.Time
 	estimate predict.Estimate
+	outlook
+}
+
+// outlook is what was worked out of a run.
+type outlook struct {
+	level, left memo // see runLevel and hunt.left
+	end         memo // when it is expected to end
+}
+
+// memo is a number that holds until a time.
+type memo struct {
+	value int64
+	until time.Time
+}
+
+// at works it out anew for another time.
+func (m *memo) at(now time.Time, work func() int64) int64 {
+	if now.IsZero() || !m.until.Equal(now) {
+		m.value, m.until = work(), now
+	}
+	return m.value
+}
+
+// standing is who stands on each node; who has several replicas there does so several times.
+type standing map[uint32][]*run
+
+func (s standing) add(r *run) {
+	for _, slots := range r.At {
+		for _, slot := range slots {
+			s[slot.Node] = append(s[slot.Node], r)
+		}
+	}
+}
+
+func (s standing) drop(r *run) {
+	for _, slots := range r.At {
+		for _, slot := range slots {
+			all := s[slot.Node]
+			i := slices.Index(all, r)
+			if s[slot.Node] = slices.Delete(all, i, i+1); len(all) == 1 {
+				delete(s, slot.Node)
+			}
+		}
+	}
 }
 
 // Run says that a gang stands since a time: a placement found in the store. Plan does it for those
@@ -52,7 +99,9 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 		since: w.Submitted.Add(p.ran),
 	}
 	q.running[w.ID] = r
+	q.stands.add(r)
 	q.runs = append(q.runs, r)
+	q.lane(w.Queue).enlist(r)
 	q.tree.Charge(now, w.Queue, r.need)
 	q.weigh(r, +1)
 	if elastic(w) {
@@ -91,6 +140,7 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 		return nil
 	}
 	delete(q.running, id)
+	q.stands.drop(r)
 	if elastic(r.Workload) {
 		q.elastic--
 	}
@@ -99,10 +149,24 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs[r.at].at = r.at
 	q.runs[last] = nil
 	q.runs = q.runs[:last]
+	q.lane(r.Workload.Queue).strike(r)
 	q.tree.Refund(now, r.Workload.Queue, r.need)
 	q.weigh(r, -1)
 	q.gone(r)
 	return r
+}
+
+func (l *lane) enlist(r *run) {
+	r.inLane = len(l.runs)
+	l.runs = append(l.runs, r)
+}
+
+func (l *lane) strike(r *run) {
+	last := len(l.runs) - 1
+	l.runs[r.inLane] = l.runs[last]
+	l.runs[r.inLane].inLane = r.inLane
+	l.runs[last] = nil
+	l.runs = l.runs[:last]
 }
 
 // ran is how long it has run in all.

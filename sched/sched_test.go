@@ -12,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 var now = time.Date(2026, 11, 15, 0, 0, 0, 0, time.UTC)
@@ -144,36 +145,36 @@ func TestPausedQueueAndExplanations(t *testing.T) {
 			t.Errorf("%s: no text: %+v", w.ID, got)
 		}
 	}
-	check(gang("a", 1, 1, 1, ""), sched.ReasonScheduling)
-	check(gang("b", 1, 1, 3, ""), sched.ReasonNeverFits)
-	check(gang("c", 1, 1, 1, "H800"), sched.ReasonNeverFits)
+	check(gang("a", 1, 1, 1, ""), advice.ReasonScheduling)
+	check(gang("b", 1, 1, 3, ""), advice.ReasonNeverFits)
+	check(gang("c", 1, 1, 1, "H800"), advice.ReasonNeverFits)
 	only := gang("d", 1, 1, 1, "")
 	only.Allow = []string{"nowhere"}
-	check(only, sched.ReasonNoZone)
+	check(only, advice.ReasonNoZone)
 	if err := c.Hold("x", gang("x", 1, 1, 2, "").Roles, sched.Assignment{{{Node: 1, Devices: 3}}}); err != nil {
 		t.Fatal(err)
 	}
-	check(gang("e", 1, 1, 2, ""), sched.ReasonDevicesBusy)
+	check(gang("e", 1, 1, 2, ""), advice.ReasonDevicesBusy)
 	if err := c.Hold("y", gang("y", 1, 1, 0, "").Roles, sched.Assignment{{{Node: 2}}}); err != nil {
 		t.Fatal(err)
 	}
-	check(gang("f", 1, 1, 1, ""), sched.ReasonProcessLimit)
+	check(gang("f", 1, 1, 1, ""), advice.ReasonProcessLimit)
 	big := gang("g", 1, 1, 0, "")
 	big.Roles[0].Need.CPU = 8000
 	big.Allow = []string{"z"}
-	check(big, sched.ReasonNodesFull)
+	check(big, advice.ReasonNodesFull)
 	closed := node(1, "z", "A100", "A100")
 	closed.Closed = true
 	if err := c.SetNode(closed); err != nil {
 		t.Fatal(err)
 	}
-	check(big, sched.ReasonClosed)
+	check(big, advice.ReasonClosed)
 	q.SetPaused("q", true)
 	q.Add(gang("h", 1, 1, 0, ""))
 	if res := sched.Plan(now, c, q, sched.Policy{}); len(res.Decisions) != 0 {
 		t.Error("a paused queue started", ids(res))
 	}
-	check(gang("i", 1, 1, 0, ""), sched.ReasonQueuePaused)
+	check(gang("i", 1, 1, 0, ""), advice.ReasonQueuePaused)
 }
 
 func TestABacklogIsNotTriedAgainUntilSomethingIsFreed(t *testing.T) {

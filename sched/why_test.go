@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
@@ -18,12 +19,12 @@ var update = flag.Bool("update", false, "write docs/reference/why-pending.md ane
 
 // whys reaches every reason: each makes a stage on which the workload x waits for it.
 var whys = map[string]func(s *stage) *sched.Workload{
-	sched.ReasonScheduling: func(s *stage) *sched.Workload { return s.task("x", 1, 1, 1) },
-	sched.ReasonBehind: func(s *stage) *sched.Workload {
+	advice.ReasonScheduling: func(s *stage) *sched.Workload { return s.task("x", 1, 1, 1) },
+	advice.ReasonBehind: func(s *stage) *sched.Workload {
 		s.q.Add(s.task("first", 5, 1, 1))
 		return s.task("x", 1, 1, 1)
 	},
-	sched.ReasonDeferred: func(s *stage) *sched.Workload {
+	advice.ReasonDeferred: func(s *stage) *sched.Workload {
 		s.run("a", 1, 1, 4)
 		s.run("b", 1, 1, 4)
 		x := s.task("x", 1, 1, 1)
@@ -41,7 +42,7 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		s.end("a")
 		return x
 	},
-	sched.ReasonVictims: func(s *stage) *sched.Workload {
+	advice.ReasonVictims: func(s *stage) *sched.Workload {
 		s.run("a", 1, 2, 4)
 		s.pass(time.Minute)
 		x := s.task("x", 9, 1, 4)
@@ -49,16 +50,16 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		s.plan()
 		return x
 	},
-	sched.ReasonQueuePaused: func(s *stage) *sched.Workload {
+	advice.ReasonQueuePaused: func(s *stage) *sched.Workload {
 		s.q.SetPaused("q", true)
 		return s.task("x", 1, 1, 1)
 	},
-	sched.ReasonQueueLimit: func(s *stage) *sched.Workload {
+	advice.ReasonQueueLimit: func(s *stage) *sched.Workload {
 		s.queues(fair.Queue{Name: "all", Limit: []int64{-1, -1, 3000}}, fair.Queue{Name: "q", Parent: "all"})
 		s.run("a", 1, 1, 2)
 		return s.task("x", 1, 2, 1)
 	},
-	sched.ReasonReserved: func(s *stage) *sched.Workload {
+	advice.ReasonReserved: func(s *stage) *sched.Workload {
 		s.p.NoPreemption = true
 		s.run("a", 1, 1, 4)
 		s.q.Add(s.task("gang", 9, 2, 4))
@@ -67,24 +68,34 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		x.Expected = 10 * time.Hour
 		return x
 	},
-	sched.ReasonNoZone: func(s *stage) *sched.Workload {
+	advice.ReasonNoZone: func(s *stage) *sched.Workload {
 		x := s.task("x", 1, 1, 1)
 		x.Allow = []string{"nowhere"}
 		return x
 	},
-	sched.ReasonNoNodes: func(s *stage) *sched.Workload {
+	advice.ReasonOnly: func(s *stage) *sched.Workload {
+		n := s.spare()
+		n.Name, n.Closed, n.Devices = "home", true, []string{"A100"}
+		if err := s.c.SetNode(n); err != nil {
+			s.t.Fatal(err)
+		}
+		x := s.task("x", 1, 1, 1)
+		x.Only = "home"
+		return x
+	},
+	advice.ReasonNoNodes: func(s *stage) *sched.Workload {
 		s.c.SetZone(sched.Zone{Name: "new"})
 		x := s.task("x", 1, 1, 1)
 		x.Allow = []string{"new"}
 		return x
 	},
-	sched.ReasonNeverFits: func(s *stage) *sched.Workload { return s.task("x", 1, 1, 5) },
-	sched.ReasonClosed: func(s *stage) *sched.Workload {
+	advice.ReasonNeverFits: func(s *stage) *sched.Workload { return s.task("x", 1, 1, 5) },
+	advice.ReasonClosed: func(s *stage) *sched.Workload {
 		s.close(1)
 		s.close(2)
 		return s.task("x", 1, 1, 1)
 	},
-	sched.ReasonProcessLimit: func(s *stage) *sched.Workload {
+	advice.ReasonProcessLimit: func(s *stage) *sched.Workload {
 		s.c.SetHost(sched.Host{Name: "h", Processes: 1})
 		for i := range 2 {
 			n := s.node(uint32(i + 1))
@@ -94,7 +105,7 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		s.run("a", 1, 1, 1)
 		return s.task("x", 1, 1, 1)
 	},
-	sched.ReasonTopology: func(s *stage) *sched.Workload {
+	advice.ReasonTopology: func(s *stage) *sched.Workload {
 		x := s.task("x", 1, 3, 1)
 		x.Topology.MaxPerRack = 1
 		s.run("a", 1, 1, 1)
@@ -104,51 +115,51 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		s.close(3)
 		return x
 	},
-	sched.ReasonSplit: func(s *stage) *sched.Workload {
+	advice.ReasonSplit: func(s *stage) *sched.Workload {
 		x := s.task("x", 1, 2, 1)
 		x.Split = map[string]int{"z": 1, "nowhere": 1}
 		return x
 	},
-	sched.ReasonLatency: func(s *stage) *sched.Workload {
+	advice.ReasonLatency: func(s *stage) *sched.Workload {
 		s.regions(20 * time.Millisecond)
 		s.stand("a", 2, 15)
 		return s.task("x", 1, 2, 4)
 	},
-	sched.ReasonWindow: func(s *stage) *sched.Workload {
+	advice.ReasonWindow: func(s *stage) *sched.Workload {
 		s.c.SetZone(nightly("z", "04:00", 0.5))
 		x := s.task("x", 1, 1, 1)
 		x.Expected, x.Defer, x.Submitted = time.Hour, api.DeferCheap, s.now
 		return x
 	},
-	sched.ReasonData: func(s *stage) *sched.Workload {
+	advice.ReasonData: func(s *stage) *sched.Workload {
 		x := s.beside(10*time.Minute, 1<<40)
 		s.plan()
 		return x
 	},
-	sched.ReasonRegion: func(s *stage) *sched.Workload {
+	advice.ReasonRegion: func(s *stage) *sched.Workload {
 		s.regions(time.Millisecond)
 		s.stand("a", 2, 15)
 		x := s.task("x", 1, 2, 4)
 		x.OneRegion = true
 		return x
 	},
-	sched.ReasonSurvive: func(s *stage) *sched.Workload {
+	advice.ReasonSurvive: func(s *stage) *sched.Workload {
 		s.regions(time.Millisecond)
 		s.stand("a", 3, 15)
 		x := s.task("x", 1, 2, 4)
 		x.Survive = true
 		return x
 	},
-	sched.ReasonFragmented: func(s *stage) *sched.Workload {
+	advice.ReasonFragmented: func(s *stage) *sched.Workload {
 		s.stand("a", 1, 3)
 		s.stand("b", 2, 3)
 		return s.task("x", 1, 1, 4)
 	},
-	sched.ReasonDevicesBusy: func(s *stage) *sched.Workload {
+	advice.ReasonDevicesBusy: func(s *stage) *sched.Workload {
 		s.run("a", 1, 2, 4)
 		return s.task("x", 1, 1, 1)
 	},
-	sched.ReasonNodesFull: func(s *stage) *sched.Workload {
+	advice.ReasonNodesFull: func(s *stage) *sched.Workload {
 		for i := range 2 {
 			a := s.task(fmt.Sprintf("a%d", i), 1, 1, 0)
 			a.Roles[0].Need.CPU = 1 << 20
@@ -213,7 +224,7 @@ func (s *stage) stand(id string, on uint32, devices uint64) {
 }
 
 func TestWhy(t *testing.T) {
-	for _, r := range sched.Reasons {
+	for _, r := range advice.Reasons {
 		t.Run(r.Reason, func(t *testing.T) {
 			make, ok := whys[r.Reason]
 			if !ok {
@@ -232,24 +243,24 @@ func TestWhy(t *testing.T) {
 				t.Errorf("%+v", ex)
 			}
 			_, impossible := sched.Impossible(s.c, s.q, x)
-			if impossible != ex.Impossible && ex.Reason != sched.ReasonQueuePaused {
+			if impossible != ex.Impossible && ex.Reason != advice.ReasonQueuePaused {
 				t.Errorf("at submit impossible %t, now %t", impossible, ex.Impossible)
 			}
 		})
 	}
-	if len(whys) != len(sched.Reasons) {
-		t.Error("the list of reasons is not whole:", len(whys), len(sched.Reasons))
+	if len(whys) != len(advice.Reasons) {
+		t.Error("the list of reasons is not whole:", len(whys), len(advice.Reasons))
 	}
 }
 
 // What a project may not give is not advised: neither the priority before others, nor the one before a reservation.
 func TestWhyAdvisesNoForbiddenPriority(t *testing.T) {
-	for _, reason := range []string{sched.ReasonBehind, sched.ReasonReserved} {
+	for _, reason := range []string{advice.ReasonBehind, advice.ReasonReserved} {
 		s := newStage(t, 2, 4)
 		x := whys[reason](s)
 		s.q.Add(x)
 		free, ok := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
-		if !ok || free.Reason != reason || free.Change.Kind != sched.ChangePriority {
+		if !ok || free.Reason != reason || free.Change.Kind != advice.ChangePriority {
 			t.Fatalf("%+v", free)
 		}
 		need := int(free.Change.Value)
@@ -257,10 +268,10 @@ func TestWhyAdvisesNoForbiddenPriority(t *testing.T) {
 			t.Errorf("%s: %d is allowed and not advised: %+v", reason, need, same)
 		}
 		ex, ok := sched.Explain(s.now, s.c, s.q, "x", need-1)
-		if !ok || ex.Reason != reason || ex.Change.Kind == sched.ChangePriority || strings.Contains(ex.Action.EN, "priority") || ex.Action.EN == "" || ex.Action.ZH == "" {
+		if !ok || ex.Reason != reason || ex.Change.Kind == advice.ChangePriority || strings.Contains(ex.Action.EN, "priority") || ex.Action.EN == "" || ex.Action.ZH == "" {
 			t.Errorf("%s: up to %d: %+v", reason, need-1, ex)
 		}
-		if made := sched.ExplainNew(s.c, s.q, x, need-1); made.Change.Kind == sched.ChangePriority {
+		if made := sched.ExplainNew(s.c, s.q, x, need-1); made.Change.Kind == advice.ChangePriority {
 			t.Errorf("%s: %+v", reason, made)
 		}
 	}
@@ -272,16 +283,16 @@ const whyPage = "../docs/reference/why-pending.md"
 func TestWhyPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Why a task is pending\n\nEach reason `fermi why` can give, in the order in which they are looked for. " +
-		"Generated from `sched.Reasons`; each is reached by the test named beside it (`go test ./sched -run TESTNAME`).\n\n" +
+		"Generated from `advice.Reasons`; each is reached by the test named beside it (`go test ./sched -run TESTNAME`).\n\n" +
 		"| reason | meaning | 含义 | test |\n|---|---|---|---|\n")
-	for _, r := range sched.Reasons {
+	for _, r := range advice.Reasons {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `TestWhy/%s` |\n", r.Reason, r.Text.EN, r.Text.ZH, r.Reason)
 	}
 	b.WriteString("\n## Refused at submit\n\nWhat could never start, even with every node open and idle, is refused when it is submitted, on every server, with the " +
 		"field, what is wrong and what would be right. What is only cordoned, not ready, paused or in use is accepted and waits with its reason; " +
-		"so is everything while no node is known, and for five seconds after one came. Generated from `sched.Wrongs`.\n\n" +
+		"so is everything while no node is known, and for five seconds after one came. Generated from `advice.Wrongs`.\n\n" +
 		"| field | meaning | 含义 | test |\n|---|---|---|---|\n")
-	for _, r := range sched.Wrongs {
+	for _, r := range advice.Wrongs {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `TestImpossible/%s` |\n", r.Field, r.Text.EN, r.Text.ZH, r.Wrong)
 	}
 	if *update {
@@ -309,7 +320,7 @@ func BenchmarkExplain(b *testing.B) {
 	}
 	s.plan()
 	for b.Loop() {
-		if ex, ok := sched.Explain(s.now, s.c, s.q, "wait00007", api.HighestPriority); !ok || ex.Reason != sched.ReasonDevicesBusy {
+		if ex, ok := sched.Explain(s.now, s.c, s.q, "wait00007", api.HighestPriority); !ok || ex.Reason != advice.ReasonDevicesBusy {
 			b.Fatal(ex)
 		}
 	}
@@ -334,7 +345,7 @@ func TestLimitsAreToldInPlainUnits(t *testing.T) {
 		x.Roles[0].Need.CPU, x.Roles[0].Need.Memory, x.Roles[0].Need.DeviceType = 1000, 1<<30, "A100"
 		s.q.Add(x)
 		ex, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
-		if ex.Reason != sched.ReasonQueueLimit || ex.Message.EN != c.en || ex.Message.ZH != c.zh || !strings.Contains(ex.Action.EN, c.action) {
+		if ex.Reason != advice.ReasonQueueLimit || ex.Message.EN != c.en || ex.Message.ZH != c.zh || !strings.Contains(ex.Action.EN, c.action) {
 			t.Errorf("%s\n%+v", c.en, ex)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
@@ -127,7 +128,7 @@ func TestLimitsAndGuaranteesOfQueues(t *testing.T) {
 	}
 	s.starts("t0", "t1", "t2")
 	s.starts()
-	s.explains("t3", sched.ReasonQueueLimit)
+	s.explains("t3", advice.ReasonQueueLimit)
 	s.end("t1")
 	s.starts("t3")
 	if got := s.q.Usage("q")[sched.VectorDevices]; got != 3000 {
@@ -171,7 +172,7 @@ func TestAReservationIsNotDelayed(t *testing.T) {
 	if got := ids(s.plan()); !slices.Equal(got, []string{"mini"}) {
 		t.Fatal("beside the reservation started", got)
 	}
-	s.explains("long", sched.ReasonReserved)
+	s.explains("long", advice.ReasonReserved)
 	s.pass(2 * time.Hour) // a runs for longer than anybody thought, mini as well
 	s.starts()
 	if r, _ := s.q.Predicted("gang"); !r.Start.After(s.now) {
@@ -315,6 +316,55 @@ func TestTurnsGoToWhoHasLessToDo(t *testing.T) {
 	}
 	s.end("short")
 	s.starts("long")
+}
+
+// TestGuests: room that is kept for a gang is not idle until it comes. One that can be asked to go has it,
+// and goes when the gang's time has come; one that can't be asked waits.
+func TestGuests(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*stage, *sched.Workload)
+		guest  bool
+	}{
+		"preemptible":     {func(*stage, *sched.Workload) {}, true},
+		"not preemptible": {func(_ *stage, w *sched.Workload) { w.Preemptible = false }, false},
+		"without turns":   {func(s *stage, _ *sched.Workload) { s.p.NoTurns = true }, false},
+		"another queue":   {func(_ *stage, w *sched.Workload) { w.Queue = "other" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 2, 8)
+			s.teach("hours", 8, 10*time.Hour)
+			s.teach("hours", 16, 10*time.Hour)
+			s.teach("days", 8, 60*time.Hour)
+			first := s.task("first", 1, 1, 8)
+			first.Name, first.Preemptible = "hours", false
+			s.q.Add(first)
+			s.starts("first")
+			gang := s.task("gang", 1, 2, 8)
+			gang.Name = "hours"
+			s.q.Add(gang)
+			s.starts()
+			guest := s.task("guest", 1, 1, 8)
+			guest.Name = "days"
+			tc.change(s, guest)
+			s.q.Add(guest)
+			if !tc.guest {
+				s.starts()
+				return
+			}
+			s.starts("guest")
+			if r, ok := s.q.Predicted("gang"); !ok || r.Start.Sub(s.now) > 12*time.Hour {
+				t.Errorf("the gang is expected when its guest has ended: %v", r)
+			}
+			s.pass(10 * time.Hour)
+			s.end("first")
+			res := s.plan()
+			if !slices.Equal(evicted(res), []string{"guest"}) || res.Evictions[0].Why != sched.EvictKept {
+				t.Fatalf("the guest is not asked to go: %+v", res)
+			}
+			s.evict(guest)
+			s.starts("gang")
+		})
+	}
 }
 
 func TestElasticStartsSmallGrowsAndShrinksBeforeAnybodyIsKilled(t *testing.T) {

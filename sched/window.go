@@ -1,11 +1,13 @@
 package sched
 
 import (
-	"container/heap"
+	"cmp"
 	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/advice"
+	"github.com/fermi-cluster/fermi/sched/book"
 	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
@@ -18,61 +20,135 @@ const (
 	WindowHorizon = 24 * time.Hour
 	// A workload is let go so early that a tenth of its time and windowSlack may be lost on the way.
 	windowSlack = 10 * time.Minute
-	// worthwhile is the share, one in so many, that has to be saved by waiting.
-	worthwhile = 100
+	// together is how many are planned at a time.
+	together = 16
 )
 
 // Window is the start that a deferrable workload waits for.
 type Window struct {
-	For   api.Deferral
-	Start time.Time
-	// Now and Then are what the whole run comes to if it starts at once and at Start: money in
-	// Currency, or grams of CO₂.
-	Now, Then cost.Nano
-	Currency  string
+	advice.Hours
 	// zones are the best first, as of Start.
 	zones []string
+	stay  book.Stay
+}
+
+// rank is how many zones are better.
+func (w *Window) rank(zone string) int {
+	if w == nil {
+		return 0
+	}
+	if i := slices.Index(w.zones, zone); i >= 0 {
+		return i
+	}
+	return len(w.zones)
 }
 
 // WindowOf finds the hours a workload would wait for; false when it starts as soon as there is room:
 // it is not deferrable, nothing is won by waiting, or the deadline is too near.
 func WindowOf(now time.Time, c *Cluster, q *Queues, w *Workload) (Window, bool) {
-	win, _ := q.window(q.notBefore(now), c, w)
-	return win, win.Start.After(q.notBefore(now))
+	b := booking{now: q.notBefore(now), c: c, q: q}
+	win := b.windows([]*Workload{w})[0]
+	return win, win.Start.After(b.now)
 }
 
-// window finds the best start; its zones are set also where that is now. ok is false where nothing
-// is known to compare.
-func (q *Queues) window(now time.Time, c *Cluster, w *Workload) (Window, bool) {
-	best := Window{For: w.Defer, Start: now}
-	if w.Expected <= 0 || now.IsZero() {
-		return best, false
-	}
-	latest := q.latestStart(now, w)
-	places, currency := c.hours(w)
-	best.Currency = currency
-	var least, atOnce cost.Sum
-	known := false
-	for _, p := range places {
-		today := cost.Over(now, now.Add(w.Expected), p.rates...)
-		start, sum := now, today
-		if at, then, ok := cost.Best(now, latest, w.Expected, p.rates...); ok {
-			start, sum = at, then
+// booking finds hours for some, beside those of everybody but those it is to leave out.
+type booking struct {
+	now  time.Time
+	c    *Cluster
+	q    *Queues
+	but  map[string]bool
+	room map[string]int64 // devices that can be booked
+}
+
+// windows finds the best starts of workloads together. Where nothing is known to compare, the start is now.
+func (b *booking) windows(ws []*Workload) []Window {
+	out, places := make([]Window, len(ws)), make([][]hours, len(ws))
+	b.room = map[string]int64{}
+	var jobs []book.Job
+	var of []int // by job
+	for i, w := range ws {
+		out[i].For, out[i].Start = w.Defer, b.now
+		if w.Expected <= 0 || b.now.IsZero() {
+			continue
 		}
-		if !known || today.Cmp(atOnce) < 0 {
-			atOnce = today
+		places[i], out[i].Currency = b.c.hours(w)
+		j := book.Job{ID: w.ID, Length: w.Expected, From: b.now, Until: b.q.latestStart(b.now, w), Unit: out[i].Currency}
+		for _, p := range places[i] {
+			o := book.Option{Rates: p.rates, Takes: int64(devicesOf(w))}
+			if z := b.c.zones[p.zone]; z != nil && o.Takes > 0 {
+				o.Place = b.place(z, w)
+			}
+			j.Options = append(j.Options, o)
 		}
-		if !known || sum.Cmp(least) < 0 || sum.Cmp(least) == 0 && start.Before(best.Start) {
-			best.Start, least = start, sum
+		if len(j.Options) > 0 {
+			jobs, of = append(jobs, j), append(of, i)
 		}
-		known = true
 	}
-	best.Now, best.Then = atOnce.Nano(), least.Nano()
-	if best.Now-best.Then < best.Now/worthwhile || best.Now == best.Then {
-		best.Start, best.Then = now, best.Now
+	if len(jobs) == 0 {
+		return out
 	}
-	best.zones = cheapestFirst(places, best.Start, w.Expected)
-	return best, known
+	for k, s := range book.Plan(b.room, b.stays(), jobs) {
+		j, win, all := &jobs[k], &out[of[k]], places[of[k]]
+		win.Start, win.Then = s.At, s.Cost
+		for n := range j.Options {
+			if sum := cost.Over(b.now, b.now.Add(j.Length), j.Options[n].Rates...).Nano(); n == 0 || sum < win.Now {
+				win.Now = sum
+			}
+		}
+		win.zones = cheapestFirst(all, s.At, j.Length, all[s.Option].zone)
+		win.stay = book.Stay{Place: j.Options[s.Option].Place, Takes: j.Options[s.Option].Takes}
+	}
+	return out
+}
+
+// place is what is booked for a workload in a zone: devices of its type, or of all that the zone has.
+func (b *booking) place(z *zone, w *Workload) string {
+	var want []uint16
+	for i := range w.Roles {
+		if n := &w.Roles[i].Need; n.Devices > 0 && want == nil {
+			want = b.c.kinds(n)
+		}
+	}
+	counts := map[uint16]int64{}
+	for _, n := range z.nodes {
+		for _, t := range n.room.Types {
+			if !n.Closed && (len(want) == 0 || want[0] == t) {
+				counts[t]++
+			}
+		}
+	}
+	name, all := z.Name+"/", int64(0)
+	for t, n := range counts {
+		if all += n; len(counts) == 1 {
+			name += b.c.TypeName(t)
+		}
+	}
+	b.room[name] = all
+	return name
+}
+
+// stays are those of who was held back: they wait for their hours, were let go, or run.
+func (b *booking) stays() []book.Stay {
+	var out []book.Stay
+	add := func(w *Workload, win *Window, from time.Time, length time.Duration) {
+		if win != nil && win.stay.Place != "" && !b.but[w.ID] {
+			out = append(out, book.Stay{Place: win.stay.Place, Takes: win.stay.Takes, From: from, To: from.Add(max(length, time.Minute))})
+		}
+	}
+	for _, e := range b.q.waiting {
+		if e.state == heldBack {
+			add(e.w, &e.window, e.window.Start, e.w.Expected)
+		} else {
+			add(e.w, e.w.hours, b.now, e.w.Expected)
+		}
+	}
+	for _, r := range b.q.runs {
+		add(r.Workload, r.Workload.hours, b.now, r.Workload.Expected-r.ran(b.now))
+	}
+	slices.SortFunc(out, func(a, b book.Stay) int {
+		return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Takes, b.Takes))
+	})
+	return out
 }
 
 // latestStart is the last time at which the workload may be let go.
@@ -130,6 +206,15 @@ func (z *zone) rate(w *Workload, share float64) (rate cost.Daily, currency strin
 	if z.Cost == nil {
 		return cost.Daily{}, "", false
 	}
+	if w.Defer == api.DeferGreen {
+		rate, ok = z.Cost.Carbon(z.part(w, share))
+		return rate, "", ok
+	}
+	return z.Cost.Daily(z.part(w, share), w.Preemptible), z.Cost.Currency, true
+}
+
+// part is what a share of the workload takes in a zone.
+func (z *zone) part(w *Workload, share float64) cost.Part {
 	part := cost.Part{Zone: z.Name}
 	for i := range w.Roles {
 		r := &w.Roles[i]
@@ -141,11 +226,7 @@ func (z *zone) rate(w *Workload, share float64) (rate cost.Daily, currency strin
 			part.DeviceType = r.Need.choice(0)
 		}
 	}
-	if w.Defer == api.DeferGreen {
-		rate, ok = z.Cost.Carbon(part)
-		return rate, "", ok
-	}
-	return z.Cost.Daily(part, w.Preemptible), z.Cost.Currency, true
+	return part
 }
 
 // roomyZones are the zones that take the whole workload when empty, each of them all of it; else all
@@ -186,8 +267,9 @@ func (c *Cluster) couldHold(z *zone, w *Workload) bool {
 	return false
 }
 
-// cheapestFirst orders single zones by what a run of a length costs there from a time on.
-func cheapestFirst(places []hours, start time.Time, length time.Duration) []string {
+// cheapestFirst orders single zones by what a run of a length costs there from a time on, after the one
+// that is booked.
+func cheapestFirst(places []hours, start time.Time, length time.Duration, booked string) []string {
 	sums := map[string]cost.Sum{}
 	var out []string
 	for _, p := range places {
@@ -196,7 +278,15 @@ func cheapestFirst(places []hours, start time.Time, length time.Duration) []stri
 			out = append(out, p.zone)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b string) int { return sums[a].Cmp(sums[b]) })
+	slices.SortStableFunc(out, func(a, b string) int {
+		switch booked {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return sums[a].Cmp(sums[b])
+	})
 	return out
 }
 
@@ -212,7 +302,7 @@ func (q *Queues) unhold(e *entry) {
 	case undecided:
 		delete(q.undecided, e.w.ID)
 	case heldBack:
-		heap.Remove(&q.held, e.held)
+		q.held.Remove(held{e})
 	}
 	e.state = filed
 }
@@ -220,36 +310,57 @@ func (q *Queues) unhold(e *entry) {
 // letGo finds hours for those that have none, or all anew when prices have changed, and files those
 // whose hours have come.
 func (q *Queues) letGo(now time.Time, c *Cluster) {
-	if c.rates != q.rates {
-		q.rates = c.rates
-		for len(q.held) > 0 {
-			e := q.held[len(q.held)-1]
+	if c.market.rates != q.rates {
+		q.rates = c.market.rates
+		for q.held.Len() > 0 {
+			e := q.held.Top().entry
 			q.unhold(e)
 			q.hold(e)
 		}
 	}
-	for _, id := range sortedKeys(q.undecided) {
-		e := q.undecided[id]
-		e.window, _ = q.window(now, c, e.w)
-		if q.unhold(e); e.window.Start.After(now) {
-			e.state = heldBack
-			heap.Push(&q.held, e)
-		} else {
-			q.release(now, e)
-		}
+	for len(q.undecided) > 0 {
+		booking{now: now, c: c, q: q}.decide()
 	}
-	for len(q.held) > 0 && !q.held[0].window.Start.After(now) {
-		e := q.held[0]
+	for q.held.Len() > 0 && !q.held.Top().window.Start.After(now) {
+		e := q.held.Top().entry
 		q.unhold(e)
 		q.release(now, e)
 	}
 }
 
+// decide finds hours for some that have none, together with those of the others that come next.
+func (b booking) decide() {
+	var ws []*Workload
+	b.but = map[string]bool{}
+	add := func(e *entry) {
+		b.q.unhold(e)
+		ws, b.but[e.w.ID] = append(ws, e.w), true
+	}
+	for _, id := range sortedKeys(b.q.undecided) {
+		if len(ws) < together {
+			add(b.q.undecided[id])
+		}
+	}
+	for b.q.held.Len() > 0 && len(ws) < together {
+		add(b.q.held.Top().entry)
+	}
+	for i, win := range b.windows(ws) {
+		e := b.q.waiting[ws[i].ID]
+		if e.window = win; win.Start.After(b.now) {
+			e.state = heldBack
+			b.q.held.Push(held{e})
+		} else {
+			b.q.release(b.now, e)
+		}
+	}
+}
+
 // release lets an entry wait like everybody; its waiting begins now.
 func (q *Queues) release(now time.Time, e *entry) {
-	e.w.prefer, e.since = e.window.zones, now.Add(q.ran(e.w.ID))
+	win := e.window
+	e.w.hours, e.since = &win, now.Add(q.ran(e.w.ID))
 	q.history(e.w.ID).letGo = true
-	heap.Push(&q.ageing, e)
+	q.lane(e.w.Queue).begin(q, e)
 	q.file(e, false)
 }
 
@@ -260,32 +371,15 @@ func (q *Queues) deferred(w *Workload) bool {
 }
 
 // pressing counts who would start at once if there were room.
-func (q *Queues) pressing() int { return len(q.waiting) - len(q.held) - len(q.undecided) }
+func (q *Queues) pressing() int { return len(q.waiting) - q.held.Len() - len(q.undecided) }
 
-// heldHeap is by when they are let go.
-type heldHeap []*entry
+// held is an entry among those that are held back.
+type held struct{ *entry }
 
-func (h heldHeap) Len() int { return len(h) }
-func (h heldHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	if !a.window.Start.Equal(b.window.Start) {
-		return a.window.Start.Before(b.window.Start)
-	}
-	return a.w.ID < b.w.ID
+// Before is by when they are let go.
+func (e held) Before(other held) bool {
+	return cmp.Or(e.window.Start.Compare(other.window.Start), cmp.Compare(e.w.ID, other.w.ID)) < 0
 }
-func (h heldHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].held, h[j].held = i, j
-}
-func (h *heldHeap) Push(x any) {
-	e := x.(*entry)
-	e.held = len(*h)
-	*h = append(*h, e)
-}
-func (h *heldHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return e
-}
+
+// Lies is where it is among them.
+func (e held) Lies() *int { return &e.entry.held }

@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
@@ -140,7 +141,7 @@ func TestHeldBackAndTheRest(t *testing.T) {
 	before, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
 	s.plan()
 	ex, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
-	if ex.Message != before.Message || ex.Change.Kind != sched.ChangeDefer || !ex.Start.Equal(s.now.Add(4*time.Hour)) {
+	if ex.Message != before.Message || ex.Change.Kind != advice.ChangeDefer || !ex.Start.Equal(s.now.Add(4*time.Hour)) {
 		t.Errorf("%+v", ex)
 	}
 	for _, want := range []string{"¥8.50 if it started now", "¥4.25", "04:00"} {
@@ -174,10 +175,10 @@ func TestHeldBackAndTheRest(t *testing.T) {
 	if res := s.plan(); s.q.Len() != 0 || !res.Wake.IsZero() {
 		t.Error("somebody is still held back:", res.Wake)
 	}
-	change := sched.Change{Kind: sched.ChangeDefer}
+	change := sched.Change{Kind: advice.ChangeDefer}
 	s.q.Add(s.deferrable("z", api.DeferCheap, time.Hour))
 	s.plan()
-	s.q.Add(change.Apply(s.deferrable("z", api.DeferCheap, time.Hour)))
+	s.q.Add(sched.Apply(change, s.deferrable("z", api.DeferCheap, time.Hour)))
 	s.starts("z")
 }
 

@@ -3,7 +3,7 @@
 #   suites.sh core      a line for each core suite: NAME SETTINGS…
 #   suites.sh more      the others in the order in which they are wanted: NAME SECONDS WHY SETTINGS…
 #   suites.sh samples   a line for each suite that CI runs smaller than it is
-#   suites.sh all       runs all in full; those that passed on this very tree are not run again; then writes test/full-run
+#   suites.sh all       runs in full those of which something that they cover changed since they passed; writes test/full-run after each
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,13 +13,18 @@ table() {
 		print $1, $2, $3, s ? s : "-", f ? f : "." }' test/suites.txt
 }
 
-# changed says whether a file below one of the folders changed since everything was run.
+# full prints the commit on which a suite last passed in full; nothing if nobody knows.
+full() {
+	awk -v s="$1" '!/^#/ && $1 == s { print $2; exit }' test/full-run 2>/dev/null || true
+}
+
+# changed says whether a file below the folders of a suite changed since it last passed in full: NAME FOLDERS.
 changed() {
-	local full folders
-	full=$(awk '!/^#/ && NF { print $1; exit }' test/full-run 2>/dev/null || true)
-	IFS=, read -ra folders <<<"$1"
-	[ -n "$full" ] && git cat-file -e "$full^{commit}" 2>/dev/null || return 0 # nobody knows: all changed
-	! git diff --quiet "$full" HEAD -- "${folders[@]}"
+	local at folders
+	at=$(full "$1")
+	IFS=, read -ra folders <<<"$2"
+	[ -n "$at" ] && git cat-file -e "$at^{commit}" 2>/dev/null || return 0 # nobody knows: changed
+	! git diff --quiet "$at" HEAD -- "${folders[@]}" go.mod
 }
 
 case ${1:-} in
@@ -31,17 +36,20 @@ core)
 more)
 	# A fresh clone does not know what ran before: the count of commits turns the list, so that each comes first in its turn.
 	turn=$(git rev-list --count HEAD 2>/dev/null || echo 0)
-	later=()
+	first=() later=()
 	while read -r name kind seconds settings folders; do
 		[ "$kind" = more ] || continue
 		line="${settings//,/ }"
 		[ "$line" = "-" ] && line=
-		if changed "$folders"; then
-			echo "$name $seconds changed $line"
+		if changed "$name" "$folders"; then
+			first+=("$name $seconds changed $line")
 		else
 			later+=("$name $seconds in-turn $line")
 		fi
 	done < <(table)
+	for ((i = 0; i < ${#first[@]}; i++)); do
+		echo "${first[(i + turn) % ${#first[@]}]}"
+	done
 	for ((i = 0; i < ${#later[@]}; i++)); do
 		echo "${later[(i + turn) % ${#later[@]}]}"
 	done
@@ -52,23 +60,24 @@ samples)
 	done
 	;;
 all)
-	if [ -n "$(git status --porcelain)" ]; then
-		echo "commit first: what passed is remembered for a tree" >&2
+	if [ -n "$(git status --porcelain | grep -v ' test/full-run$')" ]; then
+		echo "commit first: what passed is remembered for a commit" >&2
 		exit 1
 	fi
-	tree=$(git rev-parse 'HEAD^{tree}')
-	mkdir -p .cache/passed
-	while read -r name _; do
-		mark=.cache/passed/$tree-$name
-		if [ -e "$mark" ]; then
-			echo "$name passed on this tree before"
+	while read -r name _ _ _ folders; do
+		if ! changed "$name" "$folders"; then
+			echo "$name passed in full at $(full "$name"); nothing that it covers changed since"
 			continue
 		fi
+		at=$(git rev-parse --short=12 HEAD)
 		make "$name" </dev/null
-		touch "$mark"
+		{
+			grep -v "^$name " test/full-run || true
+			echo "$name $at"
+		} >test/full-run.new
+		mv test/full-run.new test/full-run
 	done < <(table)
-	printf '# The commit on which every suite of test/suites.txt last passed in full (make e2e-all writes it).\n%s\n' "$(git rev-parse HEAD)" >test/full-run
-	echo "all passed in full; test/full-run names this commit: commit it"
+	echo "all passed in full; test/full-run says when: commit it"
 	;;
 *)
 	sed -n '2,6p' "$0"

@@ -30,7 +30,7 @@ else
 fi
 "$suite" sdk scripts/sdk.sh unit
 # The suites that run the shipped binary come by themselves: below, and in `make e2e`.
-"$suite" unit go test -v -race -timeout 30m $(go list ./... | grep -vE '/test/(attack|cards|crash|disk|e2e|ha|recovery|serve|silence|upgrade|workbench)$')
+"$suite" unit go test -v -race -timeout 30m $(go list ./... | grep -vE '/test/(attack|cards|crash|data|disk|e2e|ha|hosts|pods|recovery|serve|silence|trainers|upgrade|workbench)$')
 FERMI_CRASH_ROUNDS=3 FERMI_CRASH_SEED=${FERMI_CRASH_SEED:-1} "$suite" crash-sample go test -v -count=1 -timeout 30m -run TestCrash ./test/crash/...
 "$suite" recovery go test -v -count=1 -timeout 30m ./test/recovery/...
 

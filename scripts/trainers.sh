@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
-# trainers.sh [KILLS]: ordinary scripts with Transformers, Lightning and Accelerate, killed at random (test/trainers). The libraries are put
-# once under .cache (5.4 GB).
+# trainers.sh [sample]: ordinary scripts with Transformers, Lightning and Accelerate as tasks that are killed at random (test/trainers). The
+# libraries are put once under .cache/trainers (5.4 GB: PyTorch 2 brings CUDA along), which projects' users must be able to read. `sample`: Accelerate
+# alone, with Debian's PyTorch (20 MB).
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 home=$PWD/.cache/trainers
-python=${PYTHON:-/usr/bin/python3}
-[ -x "$python" ] || python=$(command -v python3)
-if [ ! -e "$home/ready" ]; then
-	"$python" -c 'import ensurepip' 2>/dev/null || scripts/install-deps.sh ensurepip:python3-venv
+python=/usr/bin/python3
+scripts/install-deps.sh /usr/share/doc/python3-venv:python3-venv
+if [ "${1:-}" = sample ]; then
+	home=$PWD/.cache/trainers-sample
+	scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch "/usr/lib/$(uname -m)-linux-gnu/openblas-pthread:libopenblas0-pthread"
+	if [ ! -e "$home/ready" ]; then
+		"$python" -m venv --clear --system-site-packages "$home"
+		"$home/bin/python3" -m pip install -q --no-cache-dir --disable-pip-version-check huggingface_hub==0.26.5 safetensors==0.4.5 psutil==6.1.0 pyyaml==6.0.2 packaging==24.2
+		"$home/bin/python3" -m pip install -q --no-cache-dir --disable-pip-version-check --no-deps accelerate==0.30.1 # it would bring a PyTorch
+		touch "$home/ready"
+	fi
+elif [ ! -e "$home/ready" ]; then
 	"$python" -m venv --clear "$home"
-	"$home/bin/python3" -m pip install -q --no-cache-dir torch==2.15.0 transformers==5.23.0 lightning==2.6.6 accelerate==1.15.0 numpy
+	"$home/bin/python3" -m pip install -q --no-cache-dir --disable-pip-version-check torch==2.15.0 transformers==5.23.0 lightning==2.6.6 accelerate==1.15.0 numpy
 	touch "$home/ready"
 fi
-go test -count=1 ./internal/ckpt/form ./internal/ckpt/watch ./internal/launch/keeper
-exec "$home/bin/python3" test/trainers/suite.py "${1:-${FERMI_KILLS:-10}}"
+export FERMI_TRAINERS=$home
+go test -v -count=1 -timeout 120m ./test/trainers

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -91,9 +92,7 @@ func (p *Placement) Validate() []fault.Field {
 
 // Default fills what the operator left out.
 func (q *Queue) Default() {
-	if q.Spec.MaxPending == 0 {
-		q.Spec.MaxPending = DefaultMaxPending
-	}
+	q.Spec.MaxPending = cmp.Or(q.Spec.MaxPending, DefaultMaxPending)
 }
 
 // DefaultMaxPending is how many tasks may wait in a queue that does not say.
@@ -101,9 +100,7 @@ const DefaultMaxPending = 100_000
 
 // Default fills what the operator left out.
 func (p *Project) Default() {
-	if p.Spec.Queue == "" {
-		p.Spec.Queue = DefaultQueue
-	}
+	p.Spec.Queue = cmp.Or(p.Spec.Queue, DefaultQueue)
 }
 
 // Validate lists every refused field.
@@ -114,6 +111,7 @@ func (p *Project) Validate() []fault.Field {
 	f.names("spec.members", p.Spec.Members)
 	f.count("spec.maxPriority", p.Spec.MaxPriority, 0, maxPriority)
 	f.projectLimits("spec.limits", p.Spec.Limits)
+	f.list = append(f.list, p.Spec.Environments.Check("spec.environments")...)
 	f.names("spec.owners", p.Spec.Owners)
 	f.folders("spec.folders", p.Spec.Folders)
 	return f.list
@@ -123,9 +121,7 @@ var userRoles = []UserRole{RoleAdmin, RoleOperator, RoleMember, RoleViewer}
 
 // Default fills what the operator left out.
 func (u *User) Default() {
-	if u.Spec.Role == "" {
-		u.Spec.Role = RoleMember
-	}
+	u.Spec.Role = cmp.Or(u.Spec.Role, RoleMember)
 }
 
 // Validate lists every refused field.
@@ -134,12 +130,12 @@ func (u *User) Validate() []fault.Field {
 	if !slices.Contains(userRoles, u.Spec.Role) {
 		f.add("spec.role", "%s is no role; use one of %s.", "%s 不是已知的角色，请使用 %s 之一。", quote(string(u.Spec.Role)), list(userRoles))
 	}
-	return f.list
+	return append(f.list, u.Spec.Environments.Check("spec.environments")...)
 }
 
 var (
 	tokenScopes = []TokenScope{"inference", ScopeRead, ScopeTasks, ScopeAdmin}
-	tokenUses   = []TokenUse{UseSession, UseCode}
+	tokenUses   = []TokenUse{UseSession, UseCode, "join"}
 )
 
 // Validate lists every refused field. Whether the expiry lies ahead is judged by who has a clock.
@@ -157,6 +153,9 @@ func (t *Token) Validate() []fault.Field {
 		f.add("spec.use", "%s is no use of a token; use one of %s.", "%s 不是已知的令牌用途，请使用 %s 之一。", quote(string(t.Spec.Use)), list(tokenUses))
 	}
 	f.names("spec.projects", t.Spec.Projects)
+	if l := t.Spec.Limits; l != nil && (min(l.RequestsPerMinute, l.TokensPerMinute) < 0 || max(l.RequestsPerMinute, l.TokensPerMinute) > 1e9 || min(l.RequestsPerMonth, l.TokensPerMonth) < 0 || max(l.RequestsPerMonth, l.TokensPerMonth) > 1e12) {
+		f.add("spec.limits", "A limit is 0 (none) to 1,000,000,000 a minute, and to 1,000,000,000,000 a month.", "额度应为每分钟 0（不限）到 1000000000，每月 0（不限）到 1000000000000。")
+	}
 	f.word("spec.epoch", t.Spec.Epoch, false)
 	return f.list
 }

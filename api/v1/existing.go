@@ -1,12 +1,12 @@
 package v1
 
 // ExistingRequest asks to train within environments that run already: the request of the console's
-// form. What is about data sets and models is refused.
+// form.
 type ExistingRequest struct {
 	TaskName         string      `json:"taskName" maxLength:"256"`
-	DatasetID        string      `json:"datasetId,omitempty" doc:"Refused: there are no data sets yet."`
-	DatasetVersionID string      `json:"datasetVersionId,omitempty" doc:"Refused: there are no data sets yet."`
-	ModelID          string      `json:"modelId,omitempty" doc:"Refused: there is no model registry yet."`
+	DatasetID        string      `json:"datasetId,omitempty" doc:"Name or id of a dataset, found at /data/NAME."`
+	DatasetVersionID string      `json:"datasetVersionId,omitempty" doc:"Its version; the newest when absent."`
+	ModelID          string      `json:"modelId,omitempty" doc:"Name or id of a model, found at /models/NAME."`
 	LaunchMode       string      `json:"launchMode" enum:"existing"`
 	Distributed      Distributed `json:"distributedConfig"`
 	// Command and Env are what the form does not ask for.
@@ -17,7 +17,7 @@ type ExistingRequest struct {
 // Distributed is which environments work together, and how.
 type Distributed struct {
 	Enabled        bool              `json:"enabled,omitempty"`
-	NodeIDs        []string          `json:"nodeIds" nullable:"false" minItems:"1" maxItems:"1024" doc:"Names or ids of running tasks of one replica, which stand for environments."`
+	NodeIDs        []string          `json:"nodeIds" nullable:"false" minItems:"1" maxItems:"1024" doc:"Names or ids of running environments, or of running tasks of one replica."`
 	MasterNode     string            `json:"masterNode,omitempty" doc:"One of nodeIds; the first when absent."`
 	Framework      Framework         `json:"framework,omitempty" doc:"pytorch-ddp when absent."`
 	Strategy       *ExistingStrategy `json:"strategy,omitempty" doc:"The framework's usual way when absent."`
@@ -45,6 +45,7 @@ type ExistingPreview struct {
 	Framework     Framework      `json:"framework"`
 	Nodes         []ExistingNode `json:"nodes" nullable:"false" doc:"The master first, which has rank 0."`
 	Warnings      []Text         `json:"warnings,omitempty"`
+	StartSeconds  float64        `json:"startSeconds,omitempty" doc:"How long the last tasks inside environments took to start there, the median; absent: none was measured."`
 	Message       Text           `json:"message"`
 	Recipe        Recipe         `json:"recipe" doc:"What the framework makes of it."`
 }

@@ -17,9 +17,9 @@ type faults struct {
 	// extra are those beyond maxFaults that were noticed; with the first of them the search may end.
 	extra int
 	// reason is the common reason of all faults so far; mixed ones are BadManifest.
-	reason string
-	// borrows: the task has the resources of others.
-	borrows bool
+	reason  string
+	borrows bool              // the task has the resources of others
+	spec    *TrainingTaskSpec // of the task; nil: it is none
 }
 
 // add notes a fault; the arguments fill both languages in the same order.
@@ -51,12 +51,6 @@ func (f *faults) Enough() bool { return f.extra > 0 }
 
 // Found is how many were noticed so far.
 func (f *faults) Found() int { return len(f.list) + f.extra }
-
-// notBuilt refuses by name what is not there yet, so that nothing is accepted and ignored.
-// The text always begins with "not built yet" / "尚未支持".
-func (f *faults) notBuilt(path string, en, zh string) {
-	f.add(path, "not built yet: %[1]s; leave this field out.", "尚未支持%[2]s，请去掉此字段。", en, zh)
-}
 
 // err is one error with all fields; nil when there are none.
 func (f *faults) err() error {

@@ -3,14 +3,14 @@ package v1
 import (
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 var (
-	gitRevision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]{0,254}$`)
-	// gitShort is user@host:path, as git writes SSH addresses.
-	gitShort = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:\s][^\s]*$`)
+	gitRevision = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._/+-]{0,254}$`)
+	gitShort    = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:\s][^\s]*$`) // user@host:path, as git writes SSH addresses
 )
 
 const maxGitURL = 2048

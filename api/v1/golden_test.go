@@ -15,6 +15,12 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/api/v1/hold"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
+	"github.com/fermi-cluster/fermi/api/v1/moment"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/quota"
+	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
+	"github.com/fermi-cluster/fermi/api/v1/terminal"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -62,8 +68,8 @@ func whole() map[Kind]Object {
 					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40, true}, true, true, "ckpt", "auto",
 				},
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
-				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
-				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Restore: &Rewind{"0000000000000000002-0000000000000000040", 40, 1, 2, at}, Preflight: PreflightWarn, Stragglers: StragglersReplace,
+				Image:    "image", Datasets: []AssetRef{{Name: "corpus", Version: "v1", Path: "data", Settled: mount.Settled{Digest: "00", Size: 9}}}, Models: []AssetRef{{Name: "base", Version: "v2", Path: "model", Settled: mount.Settled{Digest: "01", Size: 8}}},
+				Outputs: &Outputs{&mount.Output{Name: "model", Path: "final", Alias: "candidate"}, "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Restore: &Rewind{"0000000000000000002-0000000000000000040", 40, 1, 2, at}, Preflight: PreflightWarn, Stragglers: StragglersReplace,
 				Inside: []string{"env-1", "env-2"},
 			},
 			Status: TrainingTaskStatus{
@@ -71,13 +77,13 @@ func whole() map[Kind]Object {
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1}, Spares: []SpareStatus{{2, "n2", SpareWarm}},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at, "killed", "restart", "line", text, 7, 2, "00"},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
-				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, DevicesTested, map[string]string{"torch": "2.1.0"}, []PreflightFinding{{"torch", text}}},
+				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, DevicesTested, map[string]string{"torch": "2.1.0"}, []PreflightFinding{{"torch", text}}, 2, []roundtrip.Crossing{{From: "beijing-1", To: "shanghai-1", LatencyMs: 12.5, SlowestMs: 14, Pairs: 3, FromNode: "bj1-n01", ToNode: "sh1-n02", OneMachine: true}}},
 				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29502}, []string{"100.64.4.3"}, map[string]int{"reward": 2}, []int{1}, []Seat{{1, 1}}, []int{1}, []int{1}, []int{1}}}},
 				Pace:      &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1, 65536, 3},
 				Use:       &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
 				TaskFigures: TaskFigures{
-					&Interruptions{1, map[string]int{"killed": 1}, 3, 1, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "restart", "task-1-worker-0-2", ptr(3), "node-1", "worker", 2, RecoverySteps{10, 9, 7, ptr(int64(2)), true, true, true, 3}, at, at, &at, &at, &at, &at, &at}}},
-					&TimeUse{at, at, TimeStalled, map[TimeKind]Duration{TimeEffective: Duration(time.Hour)}, 10, 2, Duration(time.Second)}, &SavedStep{8, at},
+					&Interruptions{1, map[string]int{"killed": 1}, 3, 1, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "restart", "task-1-worker-0-2", ptr(3), "node-1", "worker", 2, RecoverySteps{10, 9, 7, ptr(int64(2)), true, true, true, 3, "shared"}, at, at, &at, &at, &at, &at, &at}}},
+					&TimeUse{at, at, TimeStalled, map[TimeKind]Duration{TimeEffective: Duration(time.Hour)}, 10, 2, Duration(time.Second), &moment.Mark{At: at, Boot: "boot", Up: Duration(time.Hour), Moved: Duration(time.Minute)}}, &SavedStep{8, at}, &mount.Made{Name: "model", Version: 3, Reason: "NoOutput", Message: text},
 				},
 				Intervals:  []SaveInterval{{MemoryTier, 40, Duration(8 * time.Second), 0.0015, text}},
 				InUseBy:    "train-1",
@@ -110,12 +116,12 @@ func whole() map[Kind]Object {
 				PUE: 1.25, Carbon: &Carbon{ptr(556.8), []float64{500}}, DeviceWatts: map[string]float64{"A100": 380},
 				Health: ZoneDegraded, HealthReason: "检修", Virtual: true, Outage: true,
 			},
-			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, at, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
+			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, at, map[string]MeasuredLatency{"shanghai-1": {P50Ms: 27.5, P99Ms: 39, Samples: 1000, At: at, FromNode: "bj1-n01", ToNode: "sh1-n02", Task: "lab/first", Stale: true}}},
 		},
 		KindNode: &Node{
 			Meta: meta(MustInfo(KindNode), "节点"),
-			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, true},
-			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []card.DeviceHealth{{
+			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, joined.Spec{Agent: &joined.Agent{ID: "id", MachineID: "machine", Labels: map[string]string{"rack": "r1"}}}, true},
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", joined.Status{Agent: &joined.AgentStatus{Forward: "10.0.0.2:7073", Version: "v1.0", Address: "10.0.0.2"}}, []LauncherVersion{{"v1.0", 2}}, &OtherUse{2000, 1 << 30, []int{2}}, []card.DeviceHealth{{
 				Device: 3, State: card.DeviceOut, Since: at, Reason: "xid-79", ClosedAt: &at, MendedAt: &at, Message: text,
 				Conditions: []card.DeviceCondition{{Kind: "lost", Action: card.ActionRestart, Since: at, Value: 1, Message: text}},
 				Test:       &card.DeviceTest{At: at, Passed: true, How: "tested", Message: text},
@@ -128,9 +134,9 @@ func whole() map[Kind]Object {
 			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}},
 			Status: QueueStatus{3, 4},
 		},
-		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6, 7}, []string{"owner"}, []string{"team"}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{1, 2, 3, 4, 5, 6, 7}}},
-		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true}, Status: UserStatus{"$argon2id$", &at, 2}},
-		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1", ScopeTasks, []string{"default"}, UseSession, "user-1.2", &at, &at}},
+		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6, 7, 8}, []string{"owner"}, []string{"team"}, &quota.Environments{Running: 1, Devices: 2, Storage: 3}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{Logs: 1, Outputs: 2, Archives: 3, Checkpoints: 4, Assets: 5, Images: 6, Objects: 7, Secrets: 8}}},
+		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true, &quota.Environments{Running: 4, Devices: -1, Storage: 5}}, Status: UserStatus{"$argon2id$", &at, 2, []terminal.Key{{ID: "0123456789ab", Name: "laptop", Key: "ssh-ed25519 AAAA", Fingerprint: "SHA256:x", AddedAt: at}}}},
+		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1", ScopeTasks, []string{"default"}, &KeyLimits{RequestsPerMinute: 60, TokensPerMinute: 1000, RequestsPerMonth: 100, TokensPerMonth: 1000000}, UseSession, "user-1.2", &at, &at}},
 	}
 }
 

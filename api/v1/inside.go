@@ -44,10 +44,3 @@ func (f *faults) inside(s *TrainingTaskSpec) {
 		}
 	}
 }
-
-// Lends says that others may run inside the task: it runs, is wanted, has one replica and is inside none
-// itself.
-func (t *TrainingTask) Lends() bool {
-	return t.Status.Phase == PhaseRunning && !t.Spec.Stop && t.Meta.DeletedAt == nil && len(t.Spec.Inside) == 0 &&
-		len(t.Spec.Roles) == 1 && t.Spec.Roles[0].Replicas == 1
-}

@@ -19,8 +19,7 @@ type Interruptions struct {
 	Last      []Recovery          `json:"last,omitempty" maxItems:"8" doc:"The last ones, newest last."`
 }
 
-// Recovery is one failure and the way back. A time that is absent was not reached, or can't be known
-// because the ranks don't report their steps.
+// Recovery is one failure and the way back. A time that is absent was not reached, or can't be known: the ranks tell no steps.
 type Recovery struct {
 	Cause      string `json:"cause,omitempty" doc:"Absent until it is found."`
 	Action     string `json:"action,omitempty" doc:"What was done about it: restart, swap (to another node) or stop."`
@@ -49,6 +48,7 @@ type RecoverySteps struct {
 	Found     bool   `json:"found,omitempty" doc:"When it failed is not known: failedAt is when it was found."`
 	Reloaded  bool   `json:"reloaded,omitempty" doc:"It went on from a checkpoint of a tier: memory had no step whole."`
 	Kept      int    `json:"kept,omitempty" doc:"Ranks that kept their process: a partial restart. 0: all were started again."`
+	Source    string `json:"source,omitempty" enum:"memory,instant,peer,local,shared,folder,script,beginning" doc:"Where the state that it went on from came from: memory (the ranks' own), instant (memory that checkpoint.instant saved to), peer (another node's memory), local (the disk of the node), shared (the store), folder (the newest whole entry of checkpoint.folder), script (the platform gave none; the script went on by itself), beginning (there was none). Absent until all ranks run."`
 }
 
 // RecoveryPhase is a part of a recovery.

@@ -219,10 +219,10 @@ func TestCheckMeasured(t *testing.T) {
 		path, text string
 	}{
 		{nil, "to", "1 to"},
-		{map[string]MeasuredLatency{"z": {1, 2, 3, time.Time{}}}, "to.z", "itself"},
-		{map[string]MeasuredLatency{"a": {-1, 2, 3, time.Time{}}}, "to.a", "0 to"},
-		{map[string]MeasuredLatency{"a": {2, 1, 3, time.Time{}}}, "to.a.p99Ms", "less than"},
-		{map[string]MeasuredLatency{"a": {1, 2, 0, time.Time{}}}, "to.a.samples", "1 to"},
+		{map[string]MeasuredLatency{"z": {P50Ms: 1, P99Ms: 2, Samples: 3}}, "to.z", "itself"},
+		{map[string]MeasuredLatency{"a": {P50Ms: -1, P99Ms: 2, Samples: 3}}, "to.a", "0 to"},
+		{map[string]MeasuredLatency{"a": {P50Ms: 2, P99Ms: 1, Samples: 3}}, "to.a.p99Ms", "less than"},
+		{map[string]MeasuredLatency{"a": {P50Ms: 1, P99Ms: 2, Samples: 0}}, "to.a.samples", "1 to"},
 	} {
 		if got := CheckMeasured("to", "z", tc.table); !says(got, tc.path, tc.text) {
 			t.Errorf("%s: %+v", tc.path, got)

@@ -74,9 +74,15 @@ type Lender struct {
 	Attempt int    `json:"attempt" doc:"The replica that was there when the place was given; a later one is another."`
 }
 
+// Key finds the work that lends.
+func (l Lender) Key(project string) Key {
+	kind, _ := KindOfID(l.TaskID)
+	return Key{Kind: kind, Project: project, Name: l.Task}
+}
+
 // Eviction says why a gang must leave its place.
 type Eviction struct {
-	Reason  string     `json:"reason" doc:"Preempted, Drained or Moved."`
+	Reason  string     `json:"reason" doc:"Preempted, Drained, Moved or Restored."`
 	Message fault.Text `json:"message"`
 	At      time.Time  `json:"at"`
 	// Grace is for a checkpoint; a task that sets stopGrace itself has that instead.

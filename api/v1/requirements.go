@@ -2,12 +2,13 @@ package v1
 
 import (
 	"path"
-	"regexp"
 	"slices"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // pythonName is a command that the SDK can install packages for.
-var pythonName = regexp.MustCompile(`^python(3(\.[0-9]+)?)?$`)
+var pythonName = pattern.New(`^python(3(\.[0-9]+)?)?$`)
 
 // requirements refuses packages that nobody would install.
 func (f *faults) requirements(s *TrainingTaskSpec) {

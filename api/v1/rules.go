@@ -3,11 +3,12 @@ package v1
 import (
 	"math"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Bounds shared by the kinds.
@@ -29,13 +30,13 @@ const (
 )
 
 var (
-	labelName   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-	labelPrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
-	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	paramName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
-	digest      = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	hex64       = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	currency    = regexp.MustCompile(`^[A-Z]{3}$`)
+	labelName   = pattern.New(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	labelPrefix = pattern.New(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+	envName     = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	paramName   = pattern.New(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+	digest      = pattern.New(`^sha256:[0-9a-f]{64}$`)
+	hex64       = pattern.New(`^[0-9a-f]{64}$`)
+	currency    = pattern.New(`^[A-Z]{3}$`)
 )
 
 // meta checks what every object has.

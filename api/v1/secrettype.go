@@ -3,12 +3,12 @@ package v1
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // SecretType says what a secret is for, and so which keys it has.
@@ -188,7 +188,7 @@ func checkAddress(s string) fault.Text {
 }
 
 // hostName is a host with or without port; an IPv6 address stands in brackets.
-var hostName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?$`)
+var hostName = pattern.New(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?$`)
 
 func checkRegion(s string) fault.Text {
 	if len(s) > 64 || strings.ContainsFunc(s, func(r rune) bool {

@@ -1,6 +1,6 @@
 package v1
 
-import "regexp"
+import "github.com/fermi-cluster/fermi/internal/pattern"
 
 // StrategyKind is how the work of a training task is divided among its processes.
 type StrategyKind string
@@ -90,13 +90,10 @@ const (
 	CompressPowerSGD GradCompression = "powersgd"
 )
 
-const (
-	maxParallel = 1 << 20
-	maxBatch    = 1 << 30
-)
+const maxParallel, maxBatch = 1 << 20, 1 << 30
 
 // interfaceName is what Linux allows for one, less what a shell would stumble over.
-var interfaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$`)
+var interfaceName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$`)
 
 // strategy checks each field by itself; whether they fit framework and world the recipes know.
 func (f *faults) strategy(s *TrainingTaskSpec) {

@@ -1,6 +1,11 @@
 package v1
 
-import "time"
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/api/v1/quota"
+	"github.com/fermi-cluster/fermi/api/v1/terminal"
+)
 
 // Queue is a share of the cluster.
 type Queue struct {
@@ -17,8 +22,7 @@ func (q *Queue) GetMeta() *Meta { return &q.Meta }
 
 // QueueSpec is the operator's wish.
 type QueueSpec struct {
-	// Paused keeps everything in the queue waiting.
-	Paused bool `json:"paused,omitempty"`
+	Paused bool `json:"paused,omitempty"` // keeps everything in the queue waiting
 	// MaxPending is how many tasks may wait; beyond it a submit is answered 429.
 	MaxPending int `json:"maxPending,omitempty" explicit:"nonzero" doc:"100000 when absent."`
 	// Parent makes queues a tree; its guarantee and limit hold for all below it together.
@@ -58,9 +62,10 @@ type ProjectSpec struct {
 	// MaxPriority is absolute. What a kind has by default is always allowed.
 	MaxPriority int `json:"maxPriority,omitempty" minimum:"0" maximum:"10000" doc:"The highest priority that its work may have; what a kind has by default (training 500) is always allowed, and is the most when absent."`
 	// Limits bound what the project keeps; DefaultProjectLimits where they say nothing.
-	Limits  *ProjectLimits `json:"limits,omitempty" doc:"How much it may keep stored, and how many objects it may have; generous when absent."`
-	Owners  []string       `json:"owners,omitempty" doc:"User names: they read the audit of the project. Members or not."`
-	Folders []string       `json:"folders,omitempty" doc:"Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH)."`
+	Limits       *ProjectLimits      `json:"limits,omitempty" doc:"How much it may keep stored, and how many objects it may have; generous when absent."`
+	Owners       []string            `json:"owners,omitempty" doc:"User names: they read the audit of the project. Members or not."`
+	Folders      []string            `json:"folders,omitempty" doc:"Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH)."`
+	Environments *quota.Environments `json:"environments,omitempty" doc:"What all its environments may have together; no bound when absent."`
 }
 
 // ProjectStatus is what the platform gave it.
@@ -89,17 +94,17 @@ func (u *User) GetMeta() *Meta { return &u.Meta }
 
 // UserSpec is the operator's wish.
 type UserSpec struct {
-	Role     UserRole `json:"role,omitempty" doc:"admin, operator, member (default) or viewer."`
-	Disabled bool     `json:"disabled,omitempty"`
+	Role         UserRole            `json:"role,omitempty" doc:"admin, operator, member (default) or viewer."`
+	Disabled     bool                `json:"disabled,omitempty"`
+	Environments *quota.Environments `json:"environments,omitempty" doc:"What the user's environments in all projects may have together; as the operator set it for everybody when absent."`
 }
 
 // UserStatus is what the server knows of how a person signs in.
 type UserStatus struct {
-	// PasswordHash is argon2id in its usual text form; never shown.
-	PasswordHash  string     `json:"passwordHash,omitempty" doc:"Never shown."`
-	PasswordSetAt *time.Time `json:"passwordSetAt,omitempty" doc:"Absent when there is no password."`
-	// SignOuts counts what ends every session at once: a changed password, a sign-out everywhere.
-	SignOuts int64 `json:"signOuts,omitempty" doc:"How often all sessions were ended."`
+	PasswordHash  string         `json:"passwordHash,omitempty" doc:"Never shown."` // argon2id in its usual text form
+	PasswordSetAt *time.Time     `json:"passwordSetAt,omitempty" doc:"Absent when there is no password."`
+	SignOuts      int64          `json:"signOuts,omitempty" doc:"How often all sessions were ended."` // counts what ends every session at once: a changed password, a sign-out everywhere
+	SSHKeys       []terminal.Key `json:"sshKeys,omitempty" doc:"Public keys that open the user's environments over SSH."`
 }
 
 // UserRole is what a user may do.
@@ -127,21 +132,28 @@ func (t *Token) GetMeta() *Meta { return &t.Meta }
 
 // TokenSpec is for whom and how long.
 type TokenSpec struct {
-	User string `json:"user" required:"false" doc:"For whom the token speaks; yourself when absent."`
-	// Hash is hex SHA-256 of the secret; never shown.
-	Hash      string     `json:"hash,omitempty" doc:"Never shown."`
+	User      string     `json:"user" required:"false" doc:"For whom the token speaks; yourself when absent."`
+	Hash      string     `json:"hash,omitempty" doc:"Never shown."` // hex SHA-256 of the secret
 	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Never when absent."`
-	// Task limits the token to one task's own calls.
-	Task string `json:"task,omitempty" doc:"Set on tokens handed to a task's processes."`
+	Task      string     `json:"task,omitempty" doc:"Set on tokens handed to a task's processes."` // limits the token to one task's own calls
 	// Scope and Projects narrow what the token may do below what its user may; they never widen it.
 	Scope    TokenScope `json:"scope,omitempty" doc:"inference (asks services, and nothing else), read, tasks (also writes tasks) or admin (all that the user may; when absent)."`
 	Projects []string   `json:"projects,omitempty" doc:"Only these projects; all of the user's when absent."`
+	Limits   *KeyLimits `json:"limits,omitempty" doc:"Of what it asks of services, at each gateway; none when absent."`
 	// Use, Epoch and IdleAt are the server's: sessions and sign-in codes are tokens of their own use.
 	Use    TokenUse   `json:"use,omitempty" doc:"Absent for programs; session or code are made by signing in."`
 	Epoch  string     `json:"epoch,omitempty" doc:"Of a session or code: ends with the user's next sign-out everywhere."`
 	IdleAt *time.Time `json:"idleAt,omitempty" doc:"Of a session: when it ends unless it is used."`
 	// Until is the server's: the end of the token that the code, and with it the session, came from.
 	Until *time.Time `json:"until,omitempty" doc:"Of a session or code that came from a token with an end: what it makes ends then at the latest."`
+}
+
+// KeyLimits bound what a token may ask of services.
+type KeyLimits struct {
+	RequestsPerMinute int   `json:"requestsPerMinute,omitempty" minimum:"0" maximum:"1000000000" doc:"No limit when absent."`
+	TokensPerMinute   int   `json:"tokensPerMinute,omitempty" minimum:"0" maximum:"1000000000" doc:"That answers took; no limit when absent."`
+	RequestsPerMonth  int64 `json:"requestsPerMonth,omitempty" minimum:"0" maximum:"1000000000000" doc:"Of a calendar month in UTC, at all gateways together; no limit when absent."`
+	TokensPerMonth    int64 `json:"tokensPerMonth,omitempty" minimum:"0" maximum:"1000000000000" doc:"Likewise."`
 }
 
 // TokenScope is how much of its user's power a token carries.

@@ -1,15 +1,24 @@
 package v1
 
-import "time"
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/api/v1/moment"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
+)
 
 // TaskFigures are what is known of how well a task does. docs/reference/figures.md defines them.
 type TaskFigures struct {
-	// Interruptions is nil while nothing failed.
 	Interruptions *Interruptions `json:"interruptions,omitempty" doc:"What failures cost; absent while nothing failed."`
-	// Time is nil until it started.
-	Time *TimeUse `json:"time,omitempty" doc:"How its time since its first start was spent."`
-	// Saved is nil while it has no checkpoint.
-	Saved *SavedStep `json:"saved,omitempty" doc:"Its newest checkpoint in a tier, as of the last time that this was written down."`
+	Time          *TimeUse       `json:"time,omitempty" doc:"How its time since its first start was spent."`
+	Saved         *SavedStep     `json:"saved,omitempty" doc:"Its newest checkpoint in a tier, as of the last time that this was written down."`
+	Model         *mount.Made    `json:"model,omitempty" doc:"The version of a model that was made of its outputs."`
+}
+
+// OwesModel says that it completed and no model was made of its outputs yet, which its user wished.
+func (t *TrainingTask) OwesModel() bool {
+	o := t.Spec.Outputs
+	return t.Status.Phase == PhaseCompleted && o != nil && o.Model != nil && t.Status.Model == nil && t.Meta.DeletedAt == nil
 }
 
 // SavedStep is the newest checkpoint of a task.
@@ -53,19 +62,18 @@ const (
 	TimeUnknown    TimeKind = "unknown"    // it ran, and told no steps
 )
 
-// TimeKinds are all of them.
 var TimeKinds = []TimeKind{TimeEffective, TimeStarting, TimeRecovering, TimeStalled, TimeAway, TimeStopped, TimeUnknown}
 
 // TimeUse is how the time of a task was spent from its first start until At; the parts add up to that.
 type TimeUse struct {
-	From  time.Time             `json:"from" doc:"Its first start."`
-	At    time.Time             `json:"at" doc:"Until when its time is counted. Of a task that trains this is a step that it made: what comes after it is known with the next."`
-	Doing TimeKind              `json:"doing" enum:"effective,starting,recovering,stalled,away,stopped,unknown" doc:"What its time is spent with since then."`
-	Spent map[TimeKind]Duration `json:"spent,omitempty" doc:"By kind. effective: it made steps that had not been made before. starting: it had made none yet. recovering: from a failure until training had passed the step that it had reached. stalled: it stood still and had announced no pause. away: it gave its place up without a failure. stopped: between an end and being taken up again. unknown: it ran, and told no steps."`
-	Step  int64                 `json:"step,omitempty" doc:"The farthest that it made; absent: it told none."`
-	// Generation and Counted: how much of its generation's stalls is in Spent.
-	Generation int      `json:"generation,omitempty" doc:"The one that made the step."`
-	Counted    Duration `json:"counted,omitempty" doc:"Stalls of this generation that are in spent."`
+	From       time.Time             `json:"from" doc:"Its first start."`
+	At         time.Time             `json:"at" doc:"Until when its time is counted. Of a task that trains this is a step that it made: what comes after it is known with the next."`
+	Doing      TimeKind              `json:"doing" enum:"effective,starting,recovering,stalled,away,stopped,unknown" doc:"What its time is spent with since then."`
+	Spent      map[TimeKind]Duration `json:"spent,omitempty" doc:"By kind. effective: it made steps that had not been made before. starting: it had made none yet. recovering: from a failure until training had passed the step that it had reached. stalled: it stood still and had announced no pause. away: it gave its place up without a failure. stopped: between an end and being taken up again. unknown: it ran, and told no steps."`
+	Step       int64                 `json:"step,omitempty" doc:"The farthest that it made; absent: it told none."`
+	Generation int                   `json:"generation,omitempty" doc:"The one that made the step."`
+	Counted    Duration              `json:"counted,omitempty" doc:"Stalls of this generation that are in spent."`
+	Clock      *moment.Mark          `json:"clock,omitempty" doc:"When the account was written, by two clocks; absent where the server has no other one."`
 }
 
 // Until is the account at a later time. Time that a task which trains spends after its last step is not known yet: it ends there.

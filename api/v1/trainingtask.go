@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/fsm"
 )
@@ -71,8 +73,8 @@ type TrainingTaskSpec struct {
 	Timeouts   *Timeouts     `json:"timeouts,omitempty"`
 	Checkpoint *Checkpoints  `json:"checkpoint,omitempty" doc:"What is kept of the states that ranks save through the SDK; see docs/guide/checkpoints.md."`
 	Image      string        `json:"image,omitempty" maxLength:"512" doc:"What the processes run in, such as repo/name:tag, or name@sha256:…; host, and when absent, is the node's own system. An account for its registry is named in credentials."`
-	Datasets   []AssetRef    `json:"datasets,omitempty"`
-	Models     []AssetRef    `json:"models,omitempty"`
+	Datasets   []AssetRef    `json:"datasets,omitempty" maxItems:"32" doc:"Versions of datasets that its processes find as folders, read-only."`
+	Models     []AssetRef    `json:"models,omitempty" maxItems:"32" doc:"Versions of models, likewise."`
 	Outputs    *Outputs      `json:"outputs,omitempty"`
 	// Credentials reach every replica as DOCKER_CONFIG and REGISTRY_AUTH_FILE, and as
 	// AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE.
@@ -92,8 +94,8 @@ type Role struct {
 	Spares      int       `json:"spares,omitempty" minimum:"0" maximum:"64" doc:"Replicas more than its ranks need, placed and charged with them: each waits with its imports done, holds no rank, and takes the place of one that is lost."`
 	Resources   Resources `json:"resources,omitzero"`
 	Image       string    `json:"image,omitempty" maxLength:"512" doc:"Instead of the task's; host is the node's own system."`
-	Command     []string  `json:"command,omitempty"`
-	Args        []string  `json:"args,omitempty"`
+	Command     []string  `json:"command,omitempty" doc:"With an image and framework plain, what the image starts by itself when absent."`
+	Args        []string  `json:"args,omitempty" doc:"After the command; without one, in the place of what the image gives its entry point."`
 	Env         []EnvVar  `json:"env,omitempty"`
 	// SecretFiles appear in $FERMI_SECRETS while the process runs.
 	SecretFiles []SecretFile `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
@@ -322,17 +324,13 @@ type Timeouts struct {
 }
 
 // AssetRef names a version of a dataset or model and where it appears.
-type AssetRef struct {
-	Name    string `json:"name"`
-	Version string `json:"version,omitempty"`
-	Path    string `json:"path,omitempty"`
-}
+type AssetRef = mount.AssetRef
 
 // Outputs say what of the run is kept. $FERMI_OUTPUT is always uploaded.
 type Outputs struct {
-	Model string   `json:"model,omitempty" doc:"Folder to register as a model."`
-	Logs  string   `json:"logs,omitempty" doc:"Further folder, relative to the working directory, uploaded as logs/."`
-	Keep  Duration `json:"keep,omitempty" doc:"How long outputs and logs are kept after the end; for ever when absent."`
+	Model *mount.Output `json:"model,omitempty" doc:"A version of this model is made of the outputs when the task completes."`
+	Logs  string        `json:"logs,omitempty" doc:"Further folder, relative to the working directory, uploaded as logs/."`
+	Keep  Duration      `json:"keep,omitempty" doc:"How long outputs and logs are kept after the end; for ever when absent."`
 }
 
 // Phase is where a task stands.
@@ -410,14 +408,16 @@ type TrainingTaskStatus struct {
 
 // PreflightStatus is the checks of a placement.
 type PreflightStatus struct {
-	StartedAt  time.Time          `json:"startedAt"`
-	FinishedAt *time.Time         `json:"finishedAt,omitempty" doc:"Absent while they run."`
-	Pairs      int                `json:"pairs,omitempty" doc:"Connections that went well."`
-	LatencyMs  float64            `json:"latencyMs,omitempty" doc:"The longest round trip."`
-	Rate       Bytes              `json:"rate,omitempty" doc:"The lowest, a second."`
-	Devices    string             `json:"devices,omitempty" enum:"computed,tested,virtual,untested" doc:"computed: the task's own PyTorch did a short computation on each, or on the processors, whose result is known. tested: only the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none."`
-	Versions   map[string]string  `json:"versions,omitempty" doc:"What the replicas that start with the task have in common; those that join later must have it too."`
-	Findings   []PreflightFinding `json:"findings,omitempty" doc:"What does not hold, causes first; at most 20."`
+	StartedAt  time.Time            `json:"startedAt"`
+	FinishedAt *time.Time           `json:"finishedAt,omitempty" doc:"Absent while they run."`
+	Pairs      int                  `json:"pairs,omitempty" doc:"Connections that went well."`
+	LatencyMs  float64              `json:"latencyMs,omitempty" doc:"The longest round trip; absent where none was measured."`
+	Rate       Bytes                `json:"rate,omitempty" doc:"The lowest, a second."`
+	Devices    string               `json:"devices,omitempty" enum:"computed,tested,virtual,untested" doc:"computed: the task's own PyTorch did a short computation on each, or on the processors, whose result is known. tested: only the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none."`
+	Versions   map[string]string    `json:"versions,omitempty" doc:"What the replicas that start with the task have in common; those that join later must have it too."`
+	Findings   []PreflightFinding   `json:"findings,omitempty" doc:"What does not hold, causes first; at most 20."`
+	OneMachine int                  `json:"oneMachine,omitempty" doc:"Pairs whose nodes are two, but on one machine: how long their round trips took says nothing of a network and is not counted."`
+	Crossings  []roundtrip.Crossing `json:"crossings,omitempty" doc:"Between which zones it runs, by name; at most 32."`
 }
 
 // What the preflight did about devices.

@@ -3,7 +3,6 @@ package v1
 import (
 	"encoding/json"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,9 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // What a training task gets when it does not say.
@@ -43,7 +44,7 @@ const (
 	maxProcesses = 1 << 22 // the kernel's own
 )
 
-var moduleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+var moduleName = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
 var _ interface {
 	Defaulter
@@ -54,6 +55,8 @@ var _ interface {
 // feeds a card needs more than one that does not.
 func (t *TrainingTask) Default() {
 	s := &t.Spec
+	mount.Fill(s.Datasets, mount.Data)
+	mount.Fill(s.Models, mount.Models)
 	if s.Framework == "" {
 		s.Framework = FrameworkPlain
 	}
@@ -117,8 +120,8 @@ func (r *Role) fill(inside bool) {
 
 // Validate lists every refused field.
 func (t *TrainingTask) Validate() []fault.Field {
-	var f faults
 	s := &t.Spec
+	f := faults{spec: s}
 	f.description("spec.description", s.Description)
 	oneOf(&f, "spec.framework", s.Framework, Frameworks)
 	f.strategy(s)
@@ -240,8 +243,8 @@ func (f *faults) resources(at string, r *Resources) {
 }
 
 func (f *faults) argv(at string, r *Role) {
-	if len(r.Command) == 0 || r.Command[0] == "" {
-		f.add(at+".command", "Say which program to run, as a list: [\"python\", \"train.py\"].", "请以列表形式写明要运行的程序：[\"python\", \"train.py\"]。")
+	if ofImage := len(r.Command) == 0 && f.spec != nil && f.spec.Framework == FrameworkPlain && isImage(f.spec.ImageOf(r)); !ofImage && (len(r.Command) == 0 || r.Command[0] == "") {
+		f.add(at+".command", "Say which program to run, as a list: [\"python\", \"train.py\"]; only with framework plain an image's own can do without.", "请以列表形式写明要运行的程序：[\"python\", \"train.py\"]；仅当 framework 为 plain 且使用镜像时，可使用镜像自带的命令。")
 	}
 	total := 0
 	for _, part := range []struct {
@@ -427,7 +430,7 @@ func (f *faults) image(at, image string) {
 const maxImage = 512
 
 // imageName is the grammar of references: a registry, a path in lower case, a tag and a digest.
-var imageName = regexp.MustCompile(`^((localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*:[0-9]{1,5}|localhost:[0-9]{1,5}|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?)/)?` +
+var imageName = pattern.New(`^((localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*:[0-9]{1,5}|localhost:[0-9]{1,5}|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?)/)?` +
 	`[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
 // isImage takes what the grammar and the client of registries both do.
@@ -438,18 +441,11 @@ func isImage(image string) bool {
 
 func (f *faults) assets(s *TrainingTaskSpec) {
 	f.image("spec.image", s.Image)
-	if len(s.Datasets) > 0 {
-		f.notBuilt("spec.datasets", "data sets", "数据集")
-	}
-	if len(s.Models) > 0 {
-		f.notBuilt("spec.models", "models", "模型")
-	}
+	f.list = append(f.list, mount.Check("spec", s.Datasets, s.Models)...)
 	if s.Outputs == nil {
 		return
 	}
-	if s.Outputs.Model != "" {
-		f.notBuilt("spec.outputs.model", "registered models", "模型注册")
-	}
+	f.list = append(f.list, s.Outputs.Model.Check("spec.outputs.model")...)
 	f.relative("spec.outputs.logs", s.Outputs.Logs)
 	f.span("spec.outputs.keep", s.Outputs.Keep)
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/lending"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -29,9 +31,8 @@ type Workload struct {
 	// Stop says that somebody wants it to end, or to go.
 	Stop bool
 	// Held says that it may not start yet for a reason that no place would change.
-	Held bool
-	// Lends says that others may run inside it now.
-	Lends   bool
+	Held    bool
+	Host    lending.Terms
 	Wish    Wish
 	Ran     Ran
 	Program Program
@@ -46,6 +47,7 @@ type Wish struct {
 	Deferrable   Deferral
 	Preemptible  bool
 	MaxPending   Duration // longest wait for a place; 0: any
+	Node         string   // the only one that it may stand on; "": any
 	Inside       []string // names of the work that it runs inside of
 	Fixed        bool     // its size never changes, whatever its roles' ranges say
 }
@@ -73,6 +75,7 @@ type Program struct {
 	Parameters  map[string]any
 	Code        *Code
 	Credentials []CredentialRef
+	mount.Needs
 }
 
 // WorkloadOf is the view of an object; ok is false for kinds that don't run.
@@ -133,8 +136,7 @@ func (w *Workload) Role(name string) *Role {
 	return nil
 }
 
-// PlaceKey is the key of the placement of work with this id. No two kinds share an id, so what has the
-// same name in two kinds has two places.
+// PlaceKey is the key of the placement of work with this id. No two kinds share an id, so what has the same name in two kinds has two places.
 func PlaceKey(project, id string) Key { return Key{Kind: KindPlacement, Project: project, Name: id} }
 
 // PlaceKey is the key of its placement.
@@ -168,13 +170,13 @@ func (t *TrainingTask) Workload() Workload {
 	w := Workload{
 		Kind: KindTrainingTask, Meta: &t.Meta, Queue: s.Queue, Priority: DefaultPriority(KindTrainingTask), Class: s.PriorityClass, Roles: s.Roles,
 		Phase: t.Status.Phase, Attempt: t.Status.Attempt,
-		Stop: s.Stop || t.Meta.DeletedAt != nil, Held: t.AwaitsCheckpoint(), Lends: t.Lends(),
+		Stop: s.Stop || t.Meta.DeletedAt != nil, Held: t.AwaitsCheckpoint(), Host: lending.Terms{Lends: len(s.Inside) == 0 && len(s.Roles) == 1 && s.Roles[0].Replicas == 1},
 		Wish: Wish{
 			Zones: s.Zones, Topology: s.Topology, ExpectedTime: s.ExpectedTime, Deadline: s.Deadline, Deferrable: s.Deferrable,
 			Preemptible: s.Preemptible, Inside: s.Inside, Fixed: s.Zones != nil && s.Zones.SurviveZoneLoss,
 		},
 		Ran:     Ran{t.Status.Reason, t.Status.Message, t.Status.Roles, t.Status.PlacedAt, t.Status.StartedAt, t.Status.FinishedAt, t.Status.Zones, t.Status.known()},
-		Program: Program{s.Framework, s.HyperParameters, s.Code, s.Credentials},
+		Program: Program{Framework: s.Framework, Parameters: s.HyperParameters, Code: s.Code, Credentials: s.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: s.Datasets, Models: s.Models}}},
 	}
 	if s.Priority != nil {
 		w.Priority = *s.Priority

@@ -3,6 +3,7 @@ package v1
 import (
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -22,7 +23,7 @@ func (z *Zone) GetMeta() *Meta { return &z.Meta }
 // ZoneSpec is what an operator declares.
 type ZoneSpec struct {
 	Region string `json:"region" doc:"北京, eu-west …"`
-	Engine string `json:"engine,omitempty" doc:"local: processes on this machine."`
+	Engine string `json:"engine,omitempty" doc:"local: processes on this machine; kubernetes: pods of the cluster that the servers have for the zone (--cluster)."`
 	// LatencyMs is the declared round trip to other zones, by zone name. A hole is filled by the
 	// way back, else assumed from the regions; what was measured replaces it.
 	LatencyMs    map[string]float64 `json:"latencyMs,omitempty" doc:"Usual (p50) round trip to other zones in milliseconds, by zone name."`
@@ -105,10 +106,6 @@ type ZoneStatus struct {
 	Measured    map[string]MeasuredLatency `json:"measured,omitempty" doc:"Measured round trips to other zones, by zone name; they replace declared ones."`
 }
 
-// MeasuredLatency is a round trip as it was.
-type MeasuredLatency struct {
-	P50Ms   float64   `json:"p50Ms"`
-	P99Ms   float64   `json:"p99Ms"`
-	Samples int       `json:"samples,omitempty"`
-	At      time.Time `json:"at"`
-}
+// MeasuredLatency is a round trip as it was, with the nodes that it was measured between. The
+// one who reports it is an operator, or the preflight of a task.
+type MeasuredLatency = roundtrip.MeasuredLatency

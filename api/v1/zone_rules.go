@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	EngineLocal      = "local" // processes on the machines of the servers
-	engineKubernetes = "kubernetes"
+	EngineLocal      = "local"      // processes on the machines of the servers
+	EngineKubernetes = "kubernetes" // pods of a cluster
 	maxLatencyMs     = 60_000
 	maxGbps          = 1e6
 	maxPrice         = 1e6 // an hour or a GB
@@ -65,11 +65,9 @@ func (z *Zone) Validate() []fault.Field {
 	s := &z.Spec
 	f.word("spec.region", s.Region, true)
 	switch s.Engine {
-	case EngineLocal:
-	case engineKubernetes:
-		f.notBuilt("spec.engine", "zones on Kubernetes", "Kubernetes 可用区")
+	case EngineLocal, EngineKubernetes:
 	default:
-		f.add("spec.engine", "%s is no engine; use local, which runs processes on this machine.", "%s 不是已知的引擎，请使用 local，在本机运行进程。", quote(s.Engine))
+		f.add("spec.engine", "%s is no engine; use local, which runs processes on this machine, or kubernetes, which runs pods of the cluster that the server has for the zone.", "%s 不是已知的引擎，请使用 local（在本机运行进程）或 kubernetes（在服务为该可用区配置的集群中运行 Pod）。", quote(s.Engine))
 	}
 	f.peers("spec.latencyMs", z.Meta.Name, s.LatencyMs, maxLatencyMs)
 	f.peers("spec.latencyP99Ms", z.Meta.Name, s.LatencyP99Ms, maxLatencyMs)

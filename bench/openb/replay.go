@@ -73,24 +73,37 @@ func (t *Trace) Replay(seed int64, policy Policy, ties *rand.Rand) Result {
 }
 
 func (r *replay) place(p *Pod) bool {
+	best, devices, ok := r.choose(p)
+	if ok {
+		r.shift(best, devices, &p.Ask, +1)
+	}
+	return ok
+}
+
+// choose is the best node for a pod, and its devices there.
+func (r *replay) choose(p *Pod) (node int, devices uint64, ok bool) {
 	best := r.best(r.scores(p))
 	if best < 0 {
-		return false
+		return 0, 0, false
 	}
-	room := &r.rooms[best]
-	_, devices, ok := r.policy.Score(room, &p.Ask)
+	_, devices, ok = r.policy.Score(&r.rooms[best], &p.Ask)
 	if !ok {
 		panic("a cached score fits, a fresh one does not")
 	}
-	room.CPU -= p.Ask.CPU
-	room.Memory -= p.Ask.Memory
+	return best, devices, true
+}
+
+// shift puts (+1) a pod on a node, or takes it off.
+func (r *replay) shift(node int, devices uint64, a *pack.Ask, sign int) {
+	room := &r.rooms[node]
+	room.CPU -= int64(sign) * a.CPU
+	room.Memory -= int64(sign) * a.Memory
 	for d := range room.Free {
 		if devices>>d&1 == 1 {
-			room.Free[d] -= p.Ask.Share
+			room.Free[d] -= uint16(sign * int(a.Share))
 		}
 	}
-	r.changed = append(r.changed, int32(best))
-	return true
+	r.changed = append(r.changed, int32(node))
 }
 
 // scores of every node for the pod's shape, as of now.

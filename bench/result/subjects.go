@@ -20,10 +20,14 @@ var groups = []group{
 		{"web", "make bench-web", "The console in Chromium with an empty cache, five times: bytes over the wire, and the time until the overview stands."},
 	}},
 	{"Doors and several servers", []subject{
+		{"gateway", "make bench-gateway", "One service of one replica and 1 kB of JSON through `fermi gateway`, Go's bare ReverseProxy, and Debian's Caddy, nginx and HAProxy, each in a process of its own, 16 clients, in turn; then 5,000 streams open at once."},
 		{"doors", "make test", "Tests that count their cases: every route for every kind of caller, probes of one tenant against another, values of secrets in every place that could show them."},
 		{"fuzz", "make e2e-fuzz", "Every operation of the OpenAPI document fuzzed by schemathesis: no 5xx, no answer outside its schema, none without an answer in time."},
 		{"ha", "make bench-ha", "Three servers and three etcd members with mutual TLS (election timeout 700 ms) and PostgreSQL, in network namespaces; leader, follower and etcd leader are killed, paused and cut off."},
 		{"crash", "make e2e-crash", "Servers and launchers killed and leaders paused at random moments; each acknowledged task must run once and only once."},
+	}},
+	{"Kubernetes", []subject{
+		{"kube", "make bench-kube", "1,250 KWOK nodes with 8 devices, an API server, Fermi and all peers on the same cores, one after the other: gangs by Fermi, the same pods already bound by a plain client with 32 calls at once and the same rights, and by kube-scheduler, which knows no gangs."},
 	}},
 	{"Planner", []subject{
 		{"rates", "make bench-rates", "12,500 nodes, filled to 90 % and emptied to half at random; arrive, plan and leave are in the time; seven runs. The restart counts the planner's model, not the reading of the store."},
@@ -34,6 +38,9 @@ var groups = []group{
 		{"mind-overload", "make bench-mind", "Generated work: in the first week three times the capacity in eight hours of each day (sustained: all day long), in the second week half of it. Over least attained service (LAS), which only counts devices."},
 		{"mind-backlog", "make bench-mind", "A full cluster with a backlog that could fit: processor time of a turn of the planner, with preemption and 20 queues."},
 		{"mind-topology", "make bench-mind", "2,016 nodes in racks of 4 and leaves of 16, 20,000 gangs of 1 to 64 nodes, no preemption; the rival takes the tightest rack, then the tightest leaf, by age."},
+		{"mind-churn", "make bench-mind", "Pods of the OpenB traces that come at random and live for an exponential time: the share of what was asked in devices that was refused, less that of the better of FGD and BestFit; a tie is two standard errors."},
+		{"mind-zones", "make bench-mind", "Gangs that can all wait for the cheap hours of one zone of two nodes, each with a deadline, against the exact optimum; and gangs that start at once in one of several zones, price and carbon weighed alike, against the best zone that has room."},
+		{"mind-deadlines", "make bench-mind", "Six gangs for one node, each with an expected time and a deadline, against the best of all 720 orders."},
 		{"sched-safety", "make e2e-sched-safety", "The planner against generated scenarios, and changes that `fermi why` suggests applied."},
 		{"mutate-sched", "make mutate-sched", "Bugs planted in the planner, one at a time; the seeded scenarios must find each."},
 	}},

@@ -6,11 +6,17 @@ import (
 	"os"
 
 	"github.com/fermi-cluster/fermi/internal/app"
+	"github.com/fermi-cluster/fermi/internal/app/agent"
 	"github.com/fermi-cluster/fermi/internal/app/gate"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
+	"github.com/fermi-cluster/fermi/internal/app/mirror"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/asset"
 	"github.com/fermi-cluster/fermi/internal/cli/env"
+	"github.com/fermi-cluster/fermi/internal/cli/image"
+	"github.com/fermi-cluster/fermi/internal/cli/migrant"
 	"github.com/fermi-cluster/fermi/internal/cli/service"
+	"github.com/fermi-cluster/fermi/internal/cli/tool"
 )
 
 // Set by the linker.
@@ -19,10 +25,19 @@ var version, commit, date = "dev", "", ""
 func main() {
 	kinds.Ship()
 	kinds.ShipServices()
+	kinds.ShipAssets()
+	kinds.ShipImages()
+	if inner := app.Inner(os.Args[1:], version); inner != nil {
+		os.Exit(cli.Execute(context.Background(), inner))
+	}
 	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
 	app.Join(root, version)
-	root.AddCommand(gate.Command(version))
+	root.AddCommand(gate.Command(version), agent.Command(version), mirror.Command())
 	env.Add(root)
 	service.Add(root)
+	migrant.Add(root)
+	asset.Add(root)
+	image.Add(root)
+	tool.Add(root)
 	os.Exit(cli.Execute(context.Background(), root))
 }

@@ -1,18 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,12 +17,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/internal/app/apart"
 	"github.com/fermi-cluster/fermi/internal/app/bundle"
 	"github.com/fermi-cluster/fermi/internal/app/cards"
-	"github.com/fermi-cluster/fermi/internal/app/diskguard"
+	"github.com/fermi-cluster/fermi/internal/app/doors"
+	"github.com/fermi-cluster/fermi/internal/app/gate"
+	"github.com/fermi-cluster/fermi/internal/app/hosts"
+	"github.com/fermi-cluster/fermi/internal/app/keyfile"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
+	"github.com/fermi-cluster/fermi/internal/app/lending"
 	"github.com/fermi-cluster/fermi/internal/app/restore"
-	"github.com/fermi-cluster/fermi/internal/blob/folder"
+	"github.com/fermi-cluster/fermi/internal/app/rotation"
+	"github.com/fermi-cluster/fermi/internal/app/sshgate"
+	"github.com/fermi-cluster/fermi/internal/app/standing"
+	"github.com/fermi-cluster/fermi/internal/asset"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
@@ -49,13 +56,14 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/curve"
+	"github.com/fermi-cluster/fermi/internal/link/lend"
 	"github.com/fermi-cluster/fermi/internal/link/talk"
 	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
-	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/internal/store/safe"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 	"github.com/fermi-cluster/fermi/web"
 )
@@ -67,18 +75,16 @@ type Config struct {
 	// for several servers on one machine; Data when "".
 	Data, Shared string
 	Listen       string
-	// TLSCert and TLSKey are files; plain HTTP without them.
-	TLSCert, TLSKey string
-	// SelfSigned makes a certificate in Data when none is there.
-	SelfSigned bool
+	TLS          conf.TLS // plain HTTP where zero; a certificate of its own making is in Data
+	Envs         devenv.Policy
 	// Hosts are further names by which browsers may call this server.
-	Hosts        []string
-	Etcd         store.Outside // embedded when it has no endpoints
-	EtcdPrefix   string
-	Doors        conf.Doors
-	Zone         string // that this server stands in, to measure the way to others; "" is unknown
-	Past         restore.Past
-	Checkpoints  record.SharedTier // zero: checkpoints stay on the nodes
+	Hosts      []string
+	Etcd       store.Outside // embedded when it has no endpoints
+	EtcdPrefix string
+	Doors      conf.Doors
+	Zone       string // that this server stands in, to measure the way to others; "" is unknown
+	Past       restore.Past
+	Stores
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
@@ -98,10 +104,22 @@ type Config struct {
 	Out       io.Writer // for the person who started it
 }
 
+// Stores are where bytes lie that are not in Shared.
+type Stores struct {
+	Checkpoints record.SharedTier // zero: checkpoints stay on the nodes
+	Bytes       record.SharedTier // all other bytes; zero: they are in Shared
+	// KeyFile is the operator's, by which servers that share no folder seal the keys that they have in common.
+	KeyFile string
+}
+
+// sshKeyFile is what the host key of SSH is made of.
+const sshKeyFile = "ssh.key"
+
 // certificates are those of the door.
 type certificates struct {
 	cert   *tls.Certificate                // nil on plain HTTP
 	served atomic.Pointer[tls.Certificate] // what new connections get
+	ssh    *sshgate.Gate                   // nil: there is none
 }
 
 // part is everything one process holds.
@@ -112,18 +130,17 @@ type part struct {
 	client  *clientv3.Client
 	store   *store.Store
 	history history.History
-	blob    *folder.Store
+	blob    ckpt.Store
 	logs    *logbook.Book
 	hub     *link.Hub
 	beside
-	tokens  *link.Tokens
-	keys    keyState
-	box     *seal.Box
-	shared  func() (ckpt.Store, error) // for checkpoints; nil, nil: there is none
-	checks  *checks
-	tenants *tenant.Register
-	stored  *quota.Book
-	walls   func() walls
+	keys   *rotation.Keys
+	admin  adminToken
+	vault  *vault
+	ground *ground
+	others *company
+	live   *live
+	stored *quota.Book
 	// admitted is closed when it is known where replicas reach the API.
 	admitted chan struct{}
 	place    *placement.Controller
@@ -134,18 +151,19 @@ type part struct {
 	api      *server.Server
 	engine   current.Engine
 	started  atomic.Bool
-	disk     *diskguard.Guard
+	disk     *guarded
 	collect  func() // ends what collectLater began
 	certificates
-	// secretWait is how long the old secret.key stays after a change.
-	secretWait time.Duration
 }
 
 // beside is who is heard beside the hub.
 type beside struct {
-	peers  *link.Peers // nil with an embedded etcd: there are no others
-	peerL  net.Listener
+	hosts  *hosts.Hosts
 	curves *curve.Desk
+	given  *fence.Book // whose words count no more
+	pods   *pods
+	assets *asset.Repo
+	lend   *lend.Desk
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -153,7 +171,10 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Shared == "" {
 		cfg.Shared = cfg.Data
 	}
-	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks(), secretWait: secretWait, admitted: make(chan struct{})}
+	if isApart(cfg) {
+		cfg.Inventory = apart.NoNodes
+	}
+	p := &part{cfg: cfg, collect: collectLater(), admitted: make(chan struct{})}
 	defer p.collect()
 	defer p.close()
 	if err := p.open(ctx); err != nil {
@@ -164,6 +185,10 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if p.ssh, err = sshgate.Open(p.cfg.Doors.SSH, func() ([]byte, error) { return keyfile.Read(filepath.Join(p.cfg.Shared, sshKeyFile), 1) }); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	p.api.Enter(p.ssh.At, p.cfg.Doors.Content)
 	if err := p.run(ctx, listener); err != nil {
 		p.started.Store(false) // what died may still write: nobody says how it left the folder
 		return err
@@ -181,10 +206,10 @@ func (p *part) open(ctx context.Context) error {
 	if p.cfg.Shared, err = filepath.Abs(p.cfg.Shared); err != nil {
 		return err
 	}
-	if err := restore.Whole(p.cfg.Data, p.cfg.Shared, p.cfg.Past, p.outside()); err != nil {
+	if err := restore.Whole(p.cfg.Data, p.cfg.Shared, p.cfg.Past, p.cfg.outside()); err != nil {
 		return err
 	}
-	if err := (*guarded)(p).checkRest(); err != nil {
+	if err := checkRest(p.cfg); err != nil {
 		return err
 	}
 	if p.cert, err = certificate(p.cfg); err != nil {
@@ -199,13 +224,19 @@ func (p *part) open(ctx context.Context) error {
 	if restErr != nil {
 		return restErr
 	}
-	(*guarded)(p).guardDisk()
-	p.walls = sync.OnceValue(p.probe)
-	go p.walls() // ready when it is needed
+	if err := p.openKeys(ctx); err != nil {
+		return err
+	}
 	p.store = store.New(store.Config{
 		Client: p.client, Log: p.cfg.Log.With("part", "store"), Clock: clock.Real, DiskFree: p.dir.Free, Metrics: p.cfg.Registry,
-		Prefix: p.cfg.EtcdPrefix, LeaseSeconds: p.leaseSeconds(),
+		Prefix: p.cfg.EtcdPrefix, LeaseSeconds: p.cfg.leaseSeconds(),
 	})
+	p.ground = newGround(p.cfg, p.store, safe.New(p.client, p.cfg.EtcdPrefix), p.engine.Leads)
+	go p.ground.walls() // ready when it is needed
+	p.others = &company{cfg: p.cfg, store: p.store, leads: p.engine.Leads}
+	p.disk = newGuarded(p.cfg, p.dir, p.history, p.others.workByID)
+	p.keys.Begin(rotation.Truth{Store: p.store, Replicas: p.engine.All})
+	p.admin = adminToken{dir: p.cfg.Data, store: p.store}
 	if err := p.assemble(); err != nil {
 		return err
 	}
@@ -213,7 +244,7 @@ func (p *part) open(ctx context.Context) error {
 }
 
 func (p *part) openEtcd(ctx context.Context) (err error) {
-	if p.outside() {
+	if p.cfg.outside() {
 		p.client, err = store.Dial(p.cfg.Etcd)
 		return err
 	}
@@ -231,20 +262,18 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if p.history, err = p.cfg.Past.Open(ctx, filepath.Join(p.cfg.Shared, bundle.History), p.cfg.Log.With("part", "history")); err != nil {
 		return err
 	}
-	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
-		return err
-	}
-	if err := p.loadKeys(); err != nil {
+	if p.blob, err = openBytes(p.cfg); err != nil {
 		return err
 	}
 	logs := logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real}
-	if p.outside() {
+	if p.cfg.outside() {
 		logs.Others = func(ctx context.Context, taskID string, take func(string, int64, []byte), synced func()) {
-			p.peers.Follow(ctx, taskID, take, synced)
+			p.others.peers.Follow(ctx, taskID, take, synced)
 		}
 	}
 	p.logs = logbook.New(logs)
-	p.shared = p.openSharedTier()
+	p.assets = asset.New(p.blob, clock.Real, 0)
+	p.vault = newVault(p.cfg, p.blob)
 	return nil
 }
 
@@ -252,38 +281,49 @@ func (p *part) openRest(ctx context.Context) (err error) {
 func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.stored = quota.New(quota.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Work: p.workByID, Server: id.Default.Random(12), Log: cfg.Log,
+		Store: p.store, History: p.history, Blob: p.blob, Shared: p.vault.shared, Ready: p.store.Ready(), Work: p.others.workByID, Server: id.Default.Random(12), Log: cfg.Log,
 		Images: func(uid int) int64 { return rootfs.Charged(filepath.Join(cfg.Shared, "engine", record.DirImages), uid) },
 	})
+	p.given = fence.NewBook(p.store)
+	p.live = &live{envs: cfg.Envs, assets: p.assets, engine: &p.engine, crew: &p.crew, others: p.others, disk: p.disk, mint: p.keys.Tokens.Mint}
+	told := &answers{live: p.live, others: p.others, crew: &p.crew}
+	opener := &secrets{p.store, p.history, p.keys.Box, p.others.workByID, cfg.Log}
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.Keep,
-		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
-		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf, Calls: talk.NewCalls()},
-		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
+		Blob: p.blob, Logs: p.logs, Tokens: p.keys.Tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, SecretsOf: opener.of, SecretsUsed: opener.used,
+		Standing: link.Standing{Current: p.others.current, GivenUp: p.given.Refuse},
+		Fetched:  link.Fetched{SpecOf: p.live.specOf, ArchiveOf: p.archiveOf, ManifestOf: p.vault.manifestOf, Calls: talk.NewCalls()},
+		Answer:   told.to, Tails: p.logs, Peered: p.cfg.outside(),
 	})
-	p.curves = curve.NewDesk(p.history, func(ctx context.Context, taskID string) error {
-		_, err := p.workByID(ctx, taskID)
-		return err
+	p.pods = &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods), store: p.store, hub: p.hub, others: p.others, mint: p.keys.Tokens.Mint}
+	p.curves = curve.NewDesk(p.history, func(ctx context.Context, of link.Parts) error {
+		_, err := p.others.workByID(ctx, of.TaskID)
+		return cmp.Or(err, p.given.Refuse(ctx, of))
 	}, cfg.Log.With("part", "curves"))
-	if err := p.openPeers(); err != nil {
+	p.lend = lend.NewDesk(p.assets, lending.Book{Work: p.others.workByID, Project: p.store.Get, Current: p.others.current}.Names)
+	p.hosts = hosts.New(hosts.Config{
+		Store: p.store, Events: p.history, Keys: p.keys.Tokens.Keys, Targets: remoteFile(cfg), Shared: cfg.Checkpoints, Version: cfg.Version, Log: cfg.Log.With("part", "agents"), Ask: p.live.askJoin,
+	})
+	p.live.hub, p.live.hosts, told.hosts = p.hub, p.hosts, p.hosts
+	if err := p.others.open(p.hub, p.keys.Tokens.Keys); err != nil {
 		return err
 	}
 	if p.cfg.Processes == 0 {
-		p.cfg.Processes = processes()
+		p.cfg.Processes = standing.Processes()
 	}
 	p.place = placement.New(placement.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
 		Past: p.history, Quantum: cfg.Quantum,
 	})
+	p.live.place = p.place
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
-	p.tenants = tenant.New(p.uids())
 	gangs := train.NewGangs(p.store, &p.engine, p.hub)
 	p.crew.Save = save.New(save.Config{
-		Store: p.store, Hub: p.hub, Events: p.history, Gangs: gangs, Repo: p.repo, Room: p.stored.RoomForSave, Clock: clock.Real, Log: cfg.Log.With("part", "save"),
+		Store: p.store, Hub: p.hub, Events: p.history, Gangs: gangs, Repo: p.vault.repo, Room: p.stored.RoomForSave, Clock: clock.Real, Log: cfg.Log.With("part", "save"),
 	})
 	p.crew.Train = train.New(train.Config{
-		UID: p.uid, Folders: p.tenants.Folders, Gangs: gangs, Checkpoints: p.crew.Save,
+		UID: p.ground.uid, Folders: p.ground.tenants.Folders, Gangs: gangs, Checkpoints: p.crew.Save,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
 		},
@@ -292,30 +332,33 @@ func (p *part) assemble() (err error) {
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
 	p.crew.Assemble(work.Config{
-		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
-		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8, DropHome: homes(cfg).Drop,
-	})
+		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes, Print: p.logs.Append,
+		UID: p.ground.uid, Folders: p.ground.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8, DropHome: p.pods.dropHome, Output: kinds.ReadOutput(p.blob),
+	}, cfg.Envs, far(p.hosts.Road()))
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,
 		Version: cfg.Version, Launchers: p.engine.All,
 	})
-	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
+	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone"), Trouble: p.pods.trouble})
 	var contact func() error
-	if p.outside() {
+	if p.cfg.outside() {
 		contact = p.store.Contact
 	}
 	var imports server.Imports
 	if cfg.Checkpoints.Place != "" {
-		imports = (*vault)(p)
+		imports = p.vault
 	}
 	p.api, err = server.New(server.Config{
 		Contact: contact,
-		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Stored: p.stored, Imports: imports, Backup: p.backup, Rotate: p.rotate, Box: p.box,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: p.live, Checkpoints: p.vault, Stored: p.stored, Imports: imports, Backup: p.backup, Rotate: p.keys.Rotate, Box: p.keys.Box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.ground.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
 	})
 	if err == nil {
-		p.api.Carry(gateway.New(gateway.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "gateway"), Register: cfg.Registry, Cookies: true}))
+		heard := func(ctx context.Context, r *serving.LoadReport) (*serving.LoadReply, error) {
+			return heardLoad(ctx, p.others, &p.crew, r)
+		}
+		p.api.Carry(gateway.New(gateway.Config{Store: p.store, Far: far(p.hosts.Road()), Clock: clock.Real, Log: cfg.Log.With("part", "gateway"), Register: cfg.Registry, Cookies: true, Domain: cfg.Doors.Content, Refused: p.api.RefusedAtGateway, Report: heard}))
 	}
 	return err
 }
@@ -332,14 +375,16 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("store", p.store.Run)
 	base.Add("logbook", p.logs.Run)
 	base.Add("stored", p.stored.Run)
-	base.Add("disk", p.disk.Run)
+	base.Add("disk", p.disk.disk.Run)
 	base.Add("link", p.serveLink)
-	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.curves, p.tokens) })
+	base.Add("link over TLS", func(ctx context.Context) error {
+		return serveSecureLink(ctx, p.cfg, p.hub, p.keys.Tokens, p.curves.Register, p.lend.Register, p.hosts.Desk.Register, p.pods.desk().Register)
+	})
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
 	}
-	if p.peers != nil {
-		base.Add("peers", p.runPeers)
+	if p.others.peers != nil {
+		base.Add("peers", p.others.run)
 	}
 	baseEnd := make(chan error, 1)
 	go func() {
@@ -348,13 +393,26 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	}()
 
 	var faces run.Group
-	doors := newDoors(listener)
-	faces.Add("api", func(ctx context.Context) error { return p.api.Run(ctx, doors) })
-	faces.Add("network", func(ctx context.Context) error { return p.openToReplicas(ctx, doors) })
+	all := doors.New(listener)
+	all.Add(p.hosts.Desk.Calls())
+	faces.Add("api", func(ctx context.Context) error { return p.api.Run(ctx, all) })
+	faces.Add("ssh", func(ctx context.Context) error { return p.ssh.Run(ctx, p.api.RunSSH) })
+	faces.Add("network", func(ctx context.Context) error { return p.ground.openToReplicas(ctx, all, p.admitted) })
 	faces.Add("start", p.bootstrap)
 	faces.Add("leader", p.campaign)
-	faces.Add("checks", p.runChecks)
-	faces.Add("keys", p.watchKeys)
+	faces.Add("gateways", func(ctx context.Context) error {
+		return gate.Hear(ctx, p.cfg.Data, func(ctx context.Context, r *serving.LoadReport) (*serving.LoadReply, error) {
+			return heardLoad(ctx, p.others, &p.crew, r)
+		})
+	})
+	faces.Add("checks", p.vault.runChecks)
+	faces.Add("keys", func(ctx context.Context) error {
+		return p.keys.Watch(ctx, func() {
+			if err := p.ssh.Load(); err != nil {
+				p.cfg.Log.Error("the host key of SSH was changed and can't be used; going on with the one from before", "error", err)
+			}
+		})
+	})
 	err := faces.Run(above)
 	endBelow()
 	return errors.Join(<-baseEnd, err)
@@ -382,7 +440,7 @@ func (p *part) campaign(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.store.Campaign(ctx, p.memberName(), p.lead)
+	return p.store.Campaign(ctx, p.others.member(), p.lead)
 }
 
 // lead is what only the leader does.
@@ -397,7 +455,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	} else if n > 0 {
 		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
 	}
-	if err := (*aftermath)(p).settle(ctx, epoch); err != nil {
+	if err := (&aftermath{p.cfg, p.store, p.history, p.keys.Box}).settle(ctx, epoch); err != nil {
 		return err
 	}
 	select {
@@ -405,15 +463,16 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		return nil
 	case <-p.admitted:
 	}
-	eng, err := p.engines(ctx, epoch)
+	eng, give, err := p.engines(ctx, epoch)
 	if err != nil {
 		return err
 	}
+	defer give()
 	defer p.engine.Take(eng)()
 	feed := engine.NewFeed()
 	defer feed.Close()
 	eng.Watch(feed)
-	p.claimUIDs(ctx)
+	p.ground.claimUIDs(ctx)
 	var g run.Group
 	g.Add("engine", eng.Run)
 	g.Add("engine's feed", func(ctx context.Context) error { return follow(ctx, feed, p.nodes, &p.crew) })
@@ -442,6 +501,8 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			return fence.New(fence.Config{Store: p.store, Events: p.history, Engine: eng, Clock: clock.Real, Log: p.cfg.Log.With("part", "fence")}).Run(ctx, epoch)
 		})
 		c.Add("save", func(ctx context.Context) error { return p.crew.Save.Run(ctx, epoch) })
+		c.Add("assets", lending.Depot{Repo: p.assets, Store: p.store, Log: p.cfg.Log.With("part", "assets")}.Collect)
+		c.Add("models", p.api.PublishModels)
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)
@@ -467,7 +528,7 @@ func (p *part) notify(taskID string, name engine.Name) {
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
-	work, err := p.workByID(ctx, taskID)
+	work, err := p.others.workByID(ctx, taskID)
 	if err != nil {
 		return "", err
 	}
@@ -482,7 +543,8 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 		return err
 	}
 	defer p.stored.Forget(taskID)
-	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID), p.history.ForgetPoints(ctx, taskID))
+	p.hosts.Erase(taskID)
+	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), p.vault.Erase(ctx, taskID), p.history.ForgetPoints(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.
@@ -517,7 +579,7 @@ func (p *part) ready() error {
 	if !p.started.Load() {
 		return fault.New(fault.Unavailable, "Starting", fault.T("The server is starting.", "服务正在启动。"))
 	}
-	if e := p.disk.State(); e != nil {
+	if e := p.disk.disk.State(); e != nil {
 		return e
 	}
 	return p.store.Healthy(context.Background())
@@ -527,8 +589,9 @@ func (p *part) close() {
 	if p.could != nil {
 		p.could.Close()
 	}
-	if p.walls != nil {
-		p.leaveNetwork()
+	p.given.Close()
+	if p.ground != nil {
+		p.ground.leaveNetwork()
 	}
 	if p.history != nil {
 		if err := p.history.Close(); err != nil {
@@ -541,45 +604,9 @@ func (p *part) close() {
 		_ = p.client.Close()
 	}
 	if p.dir != nil {
-		(*guarded)(p).leaveRest()
+		if p.started.Load() {
+			leaveRest(p.cfg)
+		}
 		_ = p.dir.Close()
 	}
-}
-
-// secretFile reads up to most keys of 32 random bytes, or makes one.
-func secretFile(path string, most int) ([]byte, error) {
-	key, err := os.ReadFile(path)
-	if err == nil && len(key) > 0 && len(key)%32 == 0 && len(key) <= 32*most {
-		return key, nil
-	}
-	if err == nil {
-		return nil, fmt.Errorf("%s has %d bytes, not 32: restore it, or delete it and restart running tasks", path, len(key))
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	key = make([]byte, 32)
-	rand.Read(key)
-	if err := writeOnce(path, key); errors.Is(err, fs.ErrExist) {
-		return os.ReadFile(path) // another server was faster
-	} else if err != nil {
-		return nil, err
-	}
-	return key, nil
-}
-
-// writeOnce makes a private file that appears whole, and only if absent.
-func writeOnce(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(content); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Link(tmp.Name(), path)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/app/bundle"
 	"github.com/fermi-cluster/fermi/internal/app/restore"
+	"github.com/fermi-cluster/fermi/internal/app/rotation"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
@@ -31,7 +32,7 @@ func (p *part) backup(ctx context.Context, w io.Writer) error {
 	if err := p.history.Backup(ctx, past); err != nil {
 		return err
 	}
-	keys, err := restore.PrintsIn(filepath.Join(p.cfg.Shared, secretKeyFile))
+	keys, err := restore.PrintsIn(filepath.Join(p.cfg.Shared, rotation.Secret))
 	if err != nil {
 		return err
 	}

@@ -64,32 +64,32 @@ func (c *checks) done() {
 }
 
 // runChecks reads back what is asked for, until ctx ends.
-func (p *part) runChecks(ctx context.Context) error {
+func (v *vault) runChecks(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.checks.wake:
+		case <-v.checks.wake:
 		}
-		for one, ok := p.checks.first(); ok && ctx.Err() == nil; one, ok = p.checks.first() {
-			p.runCheck(ctx, one)
-			p.checks.done()
+		for one, ok := v.checks.first(); ok && ctx.Err() == nil; one, ok = v.checks.first() {
+			v.runCheck(ctx, one)
+			v.checks.done()
 		}
 	}
 }
 
-func (p *part) runCheck(ctx context.Context, one check) {
-	log := p.cfg.Log.With("part", "checks", "task", one.taskID, "checkpoint", one.name)
-	repo, err := p.repo(link.TierShared, one.taskID)
+func (v *vault) runCheck(ctx context.Context, one check) {
+	log := v.log.With("task", one.taskID, "checkpoint", one.name)
+	repo, err := v.repo(link.TierShared, one.taskID)
 	if err != nil || repo == nil {
 		log.Warn("the shared store can't be opened", "error", err)
 		return
 	}
-	switch v, err := repo.Check(ctx, one.name); {
+	switch said, err := repo.Check(ctx, one.name); {
 	case err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound):
 		log.Warn("a checkpoint was not verified", "error", err)
-	case err == nil && v.Bad():
-		log.Error("a checkpoint is damaged", "damage", v.Damage.EN)
+	case err == nil && said.Bad():
+		log.Error("a checkpoint is damaged", "damage", said.Damage.EN)
 	}
 }
 
@@ -99,5 +99,5 @@ func (v *vault) Verify(_ context.Context, taskID string, names []string) error {
 	for _, name := range names {
 		list = append(list, check{taskID, name})
 	}
-	return (*part)(v).checks.add(list)
+	return v.checks.add(list)
 }

@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,16 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/inner"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/app/restore"
+	"github.com/fermi-cluster/fermi/internal/app/simulate"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/launch"
-	"github.com/fermi-cluster/fermi/internal/launch/orderlink"
-	"github.com/fermi-cluster/fermi/internal/rsh"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
@@ -35,13 +33,19 @@ func Join(root *cobra.Command, version string) {
 	}
 }
 
+// Inner is the command of a process that the platform starts for itself; nil where args name none.
+func Inner(args []string, version string) *cobra.Command {
+	return inner.Find(args, inner.All(version, openTiers)...)
+}
+
 // Commands are the verbs that run a part of the platform instead of talking to it.
 func Commands(version string) []*cobra.Command {
 	cmds := []*cobra.Command{
 		serveCommand("up", cli.Both("Run the whole platform on this machine", "在本机运行整个平台"), version),
 		serveCommand("server", cli.Both("Run one control-plane replica on an etcd outside", "运行一个控制面副本，使用外部 etcd"), version),
-		configCommand(), restore.Command(), simCommand(), launchCommand(version), rsh.Command(cli.Both),
+		configCommand(), restore.Command(), simulate.Command(),
 	}
+	cmds = append(cmds, inner.All(version, openTiers)...)
 	for _, c := range cmds {
 		if !c.Hidden {
 			c.GroupID = cli.GroupCluster
@@ -89,7 +93,12 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	if err != nil {
 		return err
 	}
+	zones = append(zones, clusterZones(zones, s.Doors.Pods)...)
 	folders, err := folders(s)
+	if err != nil {
+		return err
+	}
+	policy, err := kinds.PolicyOf(s.Envs)
 	if err != nil {
 		return err
 	}
@@ -104,9 +113,12 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen,
 		Etcd:       store.Outside{Endpoints: s.EtcdEndpoints, CA: s.EtcdCA, Cert: s.EtcdCert, Key: s.EtcdKey},
 		EtcdPrefix: s.EtcdPrefix, Doors: s.Doors, Zone: s.Zone,
-		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: restore.Past{URL: s.HistoryURL, PasswordFile: s.HistoryPasswordFile},
-		Checkpoints: record.SharedTier{
-			Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
+		TLS: s.TLS, Envs: policy, Hosts: s.Hosts, Past: restore.Past{URL: s.HistoryURL, PasswordFile: s.HistoryPasswordFile},
+		Stores: Stores{
+			Checkpoints: record.SharedTier{
+				Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
+			},
+			Bytes: record.SharedTier{Place: s.Store.Place, Endpoint: s.Store.Endpoint, Region: s.Store.Region, Credentials: s.Store.Credentials}, KeyFile: s.Store.Key,
 		},
 		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, Network: s.Network, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, UIDBook: s.TenantBook, Folders: folders, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
@@ -166,50 +178,4 @@ func configCommand() *cobra.Command {
 	}
 	conf.Bind(cmd.Flags())
 	return cmd
-}
-
-// launchCommand is what the engine starts; people don't.
-func launchCommand(version string) *cobra.Command {
-	var c launch.Config
-	var far orderlink.Config
-	cmd := &cobra.Command{
-		Use: "launch", Hidden: true, Short: cli.Both("Run beside one replica (started by the engine)", "在副本旁运行（由引擎启动）"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if c.Token, err = tokenFromFD(3); err != nil {
-				return err
-			}
-			c.Readings, c.Stores, c.Version = inventory.Read, openTiers, version
-			if far.Replica != "" {
-				far.Dir, far.Token = c.Dir, c.Token
-				if c.Orders, err = orderlink.Open(far); err != nil {
-					return err
-				}
-			}
-			return launch.Run(cmd.Context(), c)
-		},
-	}
-	cmd.Flags().StringVar(&c.Dir, "dir", "", "the replica's folder")
-	cmd.Flags().StringVar((*string)(&far.Replica), "replica", "", "the replica's name, for one whose orders come over the link")
-	cmd.Flags().StringVar(&far.Endpoints, "endpoints", "", "file with the servers, likewise")
-	_ = cmd.MarkFlagRequired("dir")
-	return cmd
-}
-
-// tokenFromFD reads the link token: never from the environment or the command line, where others
-// could read it.
-func tokenFromFD(fd uintptr) (string, error) {
-	f := os.NewFile(fd, "token")
-	if f == nil {
-		return "", errors.New("no token on file descriptor 3: `fermi launch` is started by the engine")
-	}
-	raw, err := io.ReadAll(io.LimitReader(f, 4096))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("no token on file descriptor 3 (`fermi launch` is started by the engine): %w", err)
-	}
-	if len(raw) == 0 {
-		// The server was killed between starting us and handing it over; the next one starts another.
-		return "", errors.New("the server ended before it handed over the token")
-	}
-	return string(raw), nil
 }

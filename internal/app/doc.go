@@ -1,5 +1,4 @@
-// Package app builds the programs: it opens the parts, hands them to each other, and runs them as
-// `fermi up`, `fermi server` and `fermi launch`.
+// Package app builds the programs: it opens the parts, hands them to each other, and runs them as `fermi up`, `fermi server` and `fermi launch`.
 //
 // Place: layer 6, imported by cmd/fermi only. Promise: parts start in the order they need each
 // other and end in the reverse one; whatever dies ends the process with a sentence a person can

@@ -13,10 +13,23 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
 
-// guarded is a part as the guard of its disk sees it.
-type guarded part
+// guarded is the disk of the data folder under guard.
+type guarded struct {
+	cfg     Config
+	dir     *embedded.DataDir
+	disk    *diskguard.Guard
+	history history.History
+	work    func(ctx context.Context, id string) (api.Work, error)
+}
+
+func newGuarded(cfg Config, dir *embedded.DataDir, past history.History, work func(ctx context.Context, id string) (api.Work, error)) *guarded {
+	p := &guarded{cfg: cfg, dir: dir, history: past, work: work}
+	p.guardDisk()
+	return p
+}
 
 // diskguardRetry is how soon what could not be written is written again.
 const diskguardRetry = time.Second
@@ -49,7 +62,7 @@ func (p *guarded) toldToEnd(ctx context.Context, one diskguard.Ended) {
 	}
 	go func() {
 		for pause := diskguardRetry; ctx.Err() == nil; pause = min(2*pause, 60*diskguardRetry) {
-			work, err := (*part)(p).workByID(ctx, one.TaskID)
+			work, err := p.work(ctx, one.TaskID)
 			if err == nil {
 				m := work.GetMeta()
 				event.Kind, event.Project, event.Name = work.Kind(), m.Project, m.Name
@@ -83,24 +96,24 @@ func (p *guarded) withDisk(e server.Explanation) server.Explanation {
 }
 
 // checkRest compares the folder with what the last server left there, unless others may have gone on in it.
-func (p *guarded) checkRest() error {
-	if p.cfg.Data != p.cfg.Shared {
+func checkRest(cfg Config) error {
+	if cfg.Data != cfg.Shared {
 		return nil
 	}
-	changed, err := atrest.Check(p.cfg.Data)
+	changed, err := atrest.Check(cfg.Data)
 	for _, name := range changed {
-		p.cfg.Log.Warn("a key was changed, or damaged, while no server ran", "file", filepath.Join(p.cfg.Data, name))
-		fmt.Fprintf(p.cfg.Out, "\n  WARNING: %s is not the one that the last server used. If you did not change it, put the right one back.\n", filepath.Join(p.cfg.Data, name))
+		cfg.Log.Warn("a key was changed, or damaged, while no server ran", "file", filepath.Join(cfg.Data, name))
+		fmt.Fprintf(cfg.Out, "\n  WARNING: %s is not the one that the last server used. If you did not change it, put the right one back.\n", filepath.Join(cfg.Data, name))
 	}
 	return err
 }
 
 // leaveRest writes down how the files are, now that nobody writes them; not where a part died, or was never opened.
-func (p *guarded) leaveRest() {
-	if p.cfg.Data != p.cfg.Shared || !p.started.Load() {
+func leaveRest(cfg Config) {
+	if cfg.Data != cfg.Shared {
 		return
 	}
-	if err := atrest.Write(p.cfg.Data); err != nil {
-		p.cfg.Log.Warn("no note about the files of the folder was left", "error", err)
+	if err := atrest.Write(cfg.Data); err != nil {
+		cfg.Log.Warn("no note about the files of the folder was left", "error", err)
 	}
 }

@@ -1,11 +1,8 @@
 package app
 
 import (
-	"context"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -14,25 +11,13 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
 
 // TestArchivesOfAnOlderFolder: code of tasks that were there, running or long finished, belongs to their project.
 func TestArchivesOfAnOlderFolder(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "f") // short: it holds unix sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); wg.Wait(); etcd.Close(); _ = os.RemoveAll(dir) })
-	p := &part{store: store.New(store.Config{Client: etcd.Client()})}
-	wg.Go(func() { _ = p.store.Run(ctx) })
-	<-p.store.Ready()
+	dir, truth := worldWithStore(t)
+	ctx, p := t.Context(), &part{store: truth}
+	var err error
 	if p.history, err = (restore.Past{}).Open(ctx, filepath.Join(dir, "h.db"), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Receive writes what a rank begins with into the shared store.
 func (v *vault) Receive(ctx context.Context, taskID string, step int64, rank int, in io.Reader) (api.CheckpointPart, error) {
-	repo, err := (*part)(v).repo(link.TierShared, taskID)
+	repo, err := v.repo(link.TierShared, taskID)
 	if err != nil {
 		return api.CheckpointPart{}, err
 	}
@@ -27,7 +27,7 @@ func (v *vault) Receive(ctx context.Context, taskID string, step int64, rank int
 
 // Commit makes a checkpoint of them. The parts come from a client: each is read again, and is in this task's folder only.
 func (v *vault) Commit(ctx context.Context, taskID string, step int64, parts []api.CheckpointPart) (*api.CheckpointOrigin, error) {
-	repo, err := (*part)(v).repo(link.TierShared, taskID)
+	repo, err := v.repo(link.TierShared, taskID)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -19,7 +18,7 @@ type lineAnswer struct {
 // Line is the replica in which a process of work with this number runs.
 func (l *live) Line(ctx context.Context, w api.Work, rank int) (engine.Name, error) {
 	var told lineAnswer
-	if asked, err := (*part)(l).askWith(ctx, askLine, w.GetMeta().ID, rank, &told); asked {
+	if asked, err := l.others.askWith(ctx, askLine, w.GetMeta().ID, rank, &told); asked {
 		return told.Replica, told.refusal(err)
 	}
 	if task, ok := w.(*api.TrainingTask); ok {
@@ -45,18 +44,4 @@ func (l *live) Line(ctx context.Context, w api.Work, rank int) (engine.Name, err
 // Talk begins a conversation with a launcher that is attached to this server.
 func (l *live) Talk(ctx context.Context, name engine.Name) (talk.Stream, func(), error) {
 	return l.hub.Talk(ctx, name)
-}
-
-// answerLine is the leader's side of Line.
-func (l *live) answerLine(ctx context.Context, id string, body []byte) (any, error) {
-	var rank int
-	if err := json.Unmarshal(body, &rank); err != nil {
-		return nil, err
-	}
-	work, err := (*part)(l).workByID(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	name, err := l.Line(ctx, work, rank)
-	return lineAnswer{name, refusedBy(err)}, nil
 }

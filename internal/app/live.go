@@ -2,38 +2,52 @@ package app
 
 import (
 	"context"
-	"errors"
-	"net"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/internal/app/hosts"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
+	"github.com/fermi-cluster/fermi/internal/app/lending"
+	"github.com/fermi-cluster/fermi/internal/asset"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/current"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/link/endpoint"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/sched"
 )
 
 // live answers what only the leader knows: from memory, or by asking it.
-type live part
+type live struct {
+	envs   devenv.Policy
+	assets *asset.Repo
+	place  *placement.Controller
+	engine *current.Engine
+	hub    *link.Hub
+	crew   *kinds.Crew
+	hosts  *hosts.Hosts
+	others *company
+	disk   *guarded
+	mint   func(engine.Name) string
+}
+
+// Assets keeps the bytes of datasets and models.
+func (l *live) Assets() *asset.Repo { return l.assets }
 
 // Why explains what waits from the planner, any other from its status.
 func (l *live) Why(ctx context.Context, t api.Work) (server.Explanation, error) {
 	e, err := l.why(ctx, t)
-	return (*guarded)(l).withDisk(e), err
+	return l.disk.withDisk(e), err
 }
 
 func (l *live) why(ctx context.Context, t api.Work) (server.Explanation, error) {
 	var told server.Explanation
-	if asked, err := (*part)(l).ask(ctx, askWhy, t.GetMeta().ID, &told); asked {
+	if asked, err := l.others.ask(ctx, askWhy, t.GetMeta().ID, &told); asked {
 		return told, err
 	}
 	if ex, ok := l.place.Why(t.GetMeta().ID); ok {
@@ -60,13 +74,14 @@ func (l *live) why(ctx context.Context, t api.Work) (server.Explanation, error) 
 	if why, ok := l.place.Smaller(t); ok {
 		out.Evidence = append(out.Evidence, why)
 	}
+	out.Evidence = append(out.Evidence, lending.Waits(l.hub, l.engine.Replicas(t.GetMeta().ID))...)
 	return out, nil
 }
 
 // Capacity asks the planner what there is.
 func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 	var told []server.CapacityView
-	if asked, err := (*part)(l).ask(ctx, askCapacity, "", &told); asked {
+	if asked, err := l.others.ask(ctx, askCapacity, "", &told); asked {
 		return told, err
 	}
 	types, ok := l.place.Capacities()
@@ -87,7 +102,7 @@ func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 // Drained asks the planner.
 func (l *live) Drained(ctx context.Context, place string) (api.Outage, error) {
 	var told api.Outage
-	if asked, err := (*part)(l).ask(ctx, askDrained, place, &told); asked {
+	if asked, err := l.others.ask(ctx, askDrained, place, &told); asked {
 		return told, err
 	}
 	return l.place.Drained(place)
@@ -96,7 +111,7 @@ func (l *live) Drained(ctx context.Context, place string) (api.Outage, error) {
 // Outage asks the planner.
 func (l *live) Outage(ctx context.Context, zone string) (api.Outage, error) {
 	var told api.Outage
-	if asked, err := (*part)(l).ask(ctx, askOutage, zone, &told); asked {
+	if asked, err := l.others.ask(ctx, askOutage, zone, &told); asked {
 		return told, err
 	}
 	return l.place.Outage(zone)
@@ -105,7 +120,7 @@ func (l *live) Outage(ctx context.Context, zone string) (api.Outage, error) {
 // Preview asks the planner, here or on the leader.
 func (l *live) Preview(ctx context.Context, t api.Work) (api.Preview, error) {
 	var told api.Preview
-	if asked, err := (*part)(l).askWith(ctx, askPreview, string(t.Kind()), t, &told); asked {
+	if asked, err := l.others.askWith(ctx, askPreview, string(t.Kind()), t, &told); asked {
 		return told, err
 	}
 	return l.place.Preview(ctx, t)
@@ -114,7 +129,7 @@ func (l *live) Preview(ctx context.Context, t api.Work) (api.Preview, error) {
 // Move has the planner do it.
 func (l *live) Move(ctx context.Context, t api.Work, wish server.MoveWish) (api.Move, error) {
 	var told moveAnswer
-	if asked, err := (*part)(l).askWith(ctx, askMove, t.GetMeta().ID, wish, &told); asked {
+	if asked, err := l.others.askWith(ctx, askMove, t.GetMeta().ID, wish, &told); asked {
 		return told.result(err)
 	}
 	return l.place.Move(ctx, t, placement.MoveWish(wish))
@@ -123,7 +138,7 @@ func (l *live) Move(ctx context.Context, t api.Work, wish server.MoveWish) (api.
 // Probe has the task's controller do it.
 func (l *live) Probe(ctx context.Context, t *api.TrainingTask, wish server.FaultWish) (server.ProbeView, error) {
 	var told probeAnswer
-	if asked, err := (*part)(l).askWith(ctx, askProbe, t.Meta.ID, wish, &told); asked {
+	if asked, err := l.others.askWith(ctx, askProbe, t.Meta.ID, wish, &told); asked {
 		return told.View, told.refusal(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
@@ -140,7 +155,7 @@ const probeFor = 10 * time.Second
 // Shares asks the planner how all queues stand.
 func (l *live) Shares(ctx context.Context) ([]api.QueueShare, error) {
 	var told []api.QueueShare
-	if asked, err := (*part)(l).ask(ctx, askShares, "", &told); asked {
+	if asked, err := l.others.ask(ctx, askShares, "", &told); asked {
 		return told, err
 	}
 	out, ok := l.place.Shares()
@@ -153,7 +168,7 @@ func (l *live) Shares(ctx context.Context) ([]api.QueueShare, error) {
 // Share asks the planner how one queue stands.
 func (l *live) Share(ctx context.Context, queue string) (api.QueueShare, error) {
 	var told api.QueueShare
-	if asked, err := (*part)(l).ask(ctx, askShare, queue, &told); asked {
+	if asked, err := l.others.ask(ctx, askShare, queue, &told); asked {
 		return told, err
 	}
 	out, ok := l.place.Share(queue)
@@ -166,7 +181,7 @@ func (l *live) Share(ctx context.Context, queue string) (api.QueueShare, error) 
 // Replicas shows what the engine and the link know.
 func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaView, error) {
 	var told []server.ReplicaView
-	if asked, err := (*part)(l).ask(ctx, askReplicas, taskID, &told); asked {
+	if asked, err := l.others.ask(ctx, askReplicas, taskID, &told); asked {
 		return told, err
 	}
 	var out []server.ReplicaView
@@ -183,40 +198,21 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 		} else if u, ok := l.hub.Usage(o.Name); ok {
 			v.CPUTime, v.Memory, v.PeakBytes = u.CPU, api.Bytes(u.RSS), api.Bytes(u.Peak)
 		}
+		if text := lending.WaitsFor(l.hub, &o); text != (fault.Text{}) {
+			v.Message = text.Pack()
+		}
 		out = append(out, v)
 	}
 	slices.SortFunc(out, func(a, b server.ReplicaView) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-// processes is how many replicas this machine runs at 256 MiB each.
-func processes() int {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 16 * runtime.NumCPU()
+// Ran is how long a replica has run, by a clock that nobody sets; false where it does not run, or nobody measured.
+func (l *live) Ran(replica string) (time.Duration, bool) {
+	o, ok := l.engine.Replica(engine.Name(replica))
+	if !ok || o.Exit != nil {
+		return 0, false
 	}
-	return max(1, int(uint64(info.Totalram)*uint64(info.Unit)>>28))
-}
-
-// serveLink opens the socket that launchers dial and makes it known to them.
-func (p *part) serveLink(ctx context.Context) error {
-	path := filepath.Join(p.cfg.Data, "link.sock")
-	if len(path) > 100 {
-		return fault.New(fault.Invalid, "PathTooLong", fault.T("The data folder's path is too long for a socket: %s", "数据目录路径过长，无法创建套接字：%s", path)).
-			WithHint(fault.T("Use a shorter --data path (at most 90 characters).", "请使用更短的 --data 路径（不超过 90 个字符）。"))
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return err
-	}
-	if err := endpoint.Add(filepath.Join(p.cfg.Shared, "link.endpoints"), "", "unix://"+path); err != nil {
-		return err
-	}
-	return p.hub.Serve(ctx, l, p.curves.Register)
+	d := record.Since(o.Boot, o.Up)
+	return d, d > 0
 }

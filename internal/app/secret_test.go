@@ -2,10 +2,7 @@ package app
 
 import (
 	"cmp"
-	"context"
-	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -14,36 +11,23 @@ import (
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
 
 // TestCurrentReplica: code and secrets are for the attempt that runs; what is not known yet is asked
 // for again, what is over is refused for good.
 func TestCurrentReplica(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "f") // short: it holds unix sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); wg.Wait(); etcd.Close(); _ = os.RemoveAll(dir) })
-	p := &part{store: store.New(store.Config{Client: etcd.Client()})}
-	wg.Go(func() { _ = p.store.Run(ctx) })
-	<-p.store.Ready()
+	_, truth := worldWithStore(t)
+	ctx, others := t.Context(), &company{store: truth}
 	for name, status := range map[string]api.TrainingTaskStatus{
 		"runs":  {Phase: api.PhaseRunning, Attempt: 2, Roles: []api.RoleStatus{{Name: "reward", Attempt: 5}}},
 		"ended": {Phase: api.PhaseCompleted, Attempt: 2},
 	} {
 		task := &api.TrainingTask{Meta: api.Meta{ID: "task-" + name, Name: name, Project: "default"}, Status: status}
-		rev, err := p.store.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(task)}})
+		rev, err := truth.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(task)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.store.Get(ctx, api.KeyOf(task), rev); err != nil {
+		if _, err := truth.Get(ctx, api.KeyOf(task), rev); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,25 +41,25 @@ func TestCurrentReplica(t *testing.T) {
 		{"task-runs", 2, "", ""}, {"task-runs", 1, fault.Forbidden, ""}, {"task-runs", 3, fault.Unavailable, ""},
 		{"task-ended", 2, fault.Forbidden, ""}, {"task-ended", 1, fault.Forbidden, ""}, {"task-nobody", 1, fault.Unavailable, ""},
 	} {
-		err := p.currentReplica(ctx, link.Parts{TaskID: c.task, Role: cmp.Or(c.role, "worker"), Attempt: c.attempt})
+		err := others.current(ctx, link.Parts{TaskID: c.task, Role: cmp.Or(c.role, "worker"), Attempt: c.attempt})
 		if (err == nil) != (c.want == "") || err != nil && fault.CodeOf(err) != c.want {
 			t.Errorf("attempt %d of %s: %v", c.attempt, c.task, err)
 		}
 	}
-	usesOfSecrets(t, p)
+	usesOfSecrets(t, others)
 }
 
 // usesOfSecrets: the audit says which task and replica got which keys of which secret, and no value.
-func usesOfSecrets(t *testing.T, p *part) {
+func usesOfSecrets(t *testing.T, others *company) {
 	t.Helper()
-	var err error
-	if p.history, err = (restore.Past{}).Open(t.Context(), filepath.Join(t.TempDir(), "h.db"), nil); err != nil {
+	past, err := (restore.Past{}).Open(t.Context(), filepath.Join(t.TempDir(), "h.db"), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.history.Close()
-	p.secretsUsed(t.Context(), link.Parts{TaskID: "task-runs", Role: "worker", Index: 3, Attempt: 2}, "10.1.2.3:55",
+	defer past.Close()
+	(&secrets{store: others.store, history: past, work: others.workByID}).used(t.Context(), link.Parts{TaskID: "task-runs", Role: "worker", Index: 3, Attempt: 2}, "10.1.2.3:55",
 		[]api.SecretRef{{Secret: "hub", Key: "token"}, {Secret: "s3", Key: "b"}, {Secret: "s3", Key: "a"}})
-	rows, err := p.history.ListAudit(t.Context(), history.AuditQuery{Oldest: true})
+	rows, err := past.ListAudit(t.Context(), history.AuditQuery{Oldest: true})
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%+v, %v", rows, err)
 	}

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/apart"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
@@ -19,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/store/safe"
 )
 
 // What a node's status says of tenants.
@@ -26,6 +29,23 @@ const (
 	tenancyIsolated = "isolated"
 	tenancySingle   = "single-tenant"
 )
+
+// ground is the machine on which projects are kept apart.
+type ground struct {
+	cfg     Config
+	store   *store.Store
+	leads   func() bool
+	safe    *safe.Safe // what servers that share no folder have in common
+	tenants *tenant.Register
+	walls   func() walls
+}
+
+func newGround(cfg Config, truth *store.Store, s *safe.Safe, leads func() bool) *ground {
+	g := &ground{cfg: cfg, store: truth, safe: s, leads: leads}
+	g.walls = sync.OnceValue(g.probe)
+	g.tenants = tenant.New(g.uids())
+	return g
+}
 
 // walls is what this machine can do to keep projects apart.
 type walls struct {
@@ -36,20 +56,20 @@ type walls struct {
 
 var errHostNetwork = errors.New("network is host")
 
-func (p *part) probe() (w walls) {
-	w.missing, w.network, w.err = p.tryWalls()
+func (g *ground) probe() (w walls) {
+	w.missing, w.network, w.err = g.tryWalls()
 	if w.err != nil && !errors.Is(w.err, inside.ErrNotRoot) && !errors.Is(w.err, errHostNetwork) {
-		p.cfg.Log.Warn("projects can't be kept apart on this machine; only the owner may start processes", "error", w.err)
+		g.cfg.Log.Warn("projects can't be kept apart on this machine; only the owner may start processes", "error", w.err)
 	}
 	return w
 }
 
 // tryWalls builds one, with a network of its own, and makes the network of the instance.
-func (p *part) tryWalls() ([]string, *network.Network, error) {
+func (g *ground) tryWalls() ([]string, *network.Network, error) {
 	switch {
 	case os.Geteuid() != 0:
 		return nil, nil, inside.ErrNotRoot
-	case p.cfg.Network == conf.NetworkHost:
+	case g.cfg.Network == conf.NetworkHost:
 		return nil, nil, errHostNetwork
 	}
 	space, err := network.New()
@@ -57,13 +77,13 @@ func (p *part) tryWalls() ([]string, *network.Network, error) {
 		return nil, nil, err
 	}
 	defer space.Close()
-	missing, err := inside.Probe(firstUID(p.cfg), p.private(), p.cfg.Data, space.Descriptor())
+	missing, err := inside.Probe(firstUID(g.cfg), g.private(), g.cfg.Data, space.Descriptor())
 	if err != nil {
 		return nil, nil, err
 	}
-	replicas := filepath.Join(engineDir(p.cfg), "replicas")
+	replicas := filepath.Join(engineDir(g.cfg), "replicas")
 	n, err := network.Open(network.Config{
-		Dir: filepath.Join(engineDir(p.cfg), "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
+		Dir: filepath.Join(engineDir(g.cfg), "network"), Pool: cmp.Or(g.cfg.Network, conf.NetworkAuto), Log: g.cfg.Log.With("part", "network"),
 		Alive: func(replica string) bool {
 			_, err := os.Lstat(filepath.Join(replicas, replica))
 			return !errors.Is(err, fs.ErrNotExist)
@@ -73,78 +93,81 @@ func (p *part) tryWalls() ([]string, *network.Network, error) {
 }
 
 // private are the folders that no user's process may see.
-func (p *part) private() []string {
-	return slices.Compact([]string{p.cfg.Data, p.cfg.Shared})
+func (g *ground) private() []string {
+	return slices.Compact([]string{g.cfg.Data, g.cfg.Shared})
 }
 
 // soleOwner is who alone may start processes here; "" when projects are kept apart.
-func (p *part) soleOwner() string {
-	if p.walls().err != nil {
+func (g *ground) soleOwner() string {
+	if g.walls().err != nil {
 		return adminName
 	}
 	return ""
 }
 
 // uid is a project's, 0 where none is needed.
-func (p *part) uid(ctx context.Context, project string, fence store.Epoch) (int, error) {
-	if p.walls().err != nil {
+func (g *ground) uid(ctx context.Context, project string, fence store.Epoch) (int, error) {
+	if g.walls().err != nil && !isApart(g.cfg) {
 		return 0, nil
 	}
-	return p.tenants.UID(ctx, project, fence)
+	return g.tenants.UID(ctx, project, fence)
 }
 
 // uids says where the projects' uids come from: the range that was set, or the machine's book.
-func (p *part) uids() tenant.Config {
-	c := tenant.Config{Store: p.store, First: p.cfg.FirstUID, Last: p.cfg.LastUID - 1, Burn: p.burnUID} // the last keeps the images
-	if p.cfg.FirstUID == 0 {
-		c.Take = uidBook(p.cfg).Take
+func (g *ground) uids() tenant.Config {
+	if isApart(g.cfg) {
+		return tenant.Config{Store: g.store, Take: func(used []int) (int, error) { return apart.TakeUID(g.safe, used) }}
+	}
+	c := tenant.Config{Store: g.store, First: g.cfg.FirstUID, Last: g.cfg.LastUID - 1, Burn: g.burnUID} // the last keeps the images
+	if g.cfg.FirstUID == 0 {
+		c.Take = uidBook(g.cfg).Take
 	}
 	return c
 }
 
 // imageUID is who keeps the images of this machine: the last of a range that was set, otherwise one of the book. 0: nobody,
 // and images are refused.
-func (p *part) imageUID(ctx context.Context) int {
+func (g *ground) imageUID(ctx context.Context) int {
 	switch {
-	case p.walls().err != nil:
+	case g.walls().err != nil:
 		return 0
-	case p.cfg.FirstUID != 0:
-		return p.cfg.LastUID
+	case g.cfg.FirstUID != 0:
+		return g.cfg.LastUID
 	}
-	used, err := tenant.Used(ctx, p.store, 0)
+	used, err := tenant.Used(ctx, g.store, 0)
 	uid := 0
 	if err == nil {
-		uid, err = uidBook(p.cfg).Images(used)
+		uid, err = uidBook(g.cfg).Images(used)
 	}
 	if err != nil {
-		p.cfg.Log.Warn("no uid is set aside for images; tasks with one are refused", "error", err)
+		g.cfg.Log.Warn("no uid is set aside for images; tasks with one are refused", "error", err)
 	}
 	return uid
 }
 
 // claimUIDs writes into the machine's book what the projects have already, so that no other instance gives it to
 // its own. Nothing depends on it but them: trouble is logged.
-func (p *part) claimUIDs(ctx context.Context) {
-	if p.cfg.UIDBook == "" || p.walls().err != nil {
+func (g *ground) claimUIDs(ctx context.Context) {
+	if g.cfg.UIDBook == "" || g.walls().err != nil {
 		return
 	}
-	used, err := tenant.Used(ctx, p.store, 0)
+	used, err := tenant.Used(ctx, g.store, 0)
 	if err != nil || len(used) == 0 {
 		return
 	}
-	clashes, err := uidBook(p.cfg).Claim(used)
+	clashes, err := uidBook(g.cfg).Claim(used)
 	if err != nil {
-		p.cfg.Log.Warn("the uids of projects were not written into the machine's book", "error", err)
+		g.cfg.Log.Warn("the uids of projects were not written into the machine's book", "error", err)
 	}
 	for _, c := range clashes {
-		p.cfg.Log.Warn("a project has the uid of a project of another instance on this machine: its processes can reach the other's files", "uid", c.UID, "other", c.Data)
+		g.cfg.Log.Warn("a project has the uid of a project of another instance on this machine: its processes can reach the other's files", "uid", c.UID, "other", c.Data)
 	}
 }
 
 // inventory is the nodes with what is true of tenants on the machine that runs their processes.
-func (p *part) inventory(ctx context.Context) ([]api.Node, error) {
-	nodes, err := p.cfg.Inventory(ctx)
-	tenancy, why := p.walls().say()
+func (g *ground) inventory(ctx context.Context) ([]api.Node, error) {
+	nodes, err := g.cfg.Inventory(ctx)
+	tenancy, why := g.walls().say()
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
 		s := &nodes[i].Status

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,7 @@ type keys struct {
 // readKeys never puts what it read into an error.
 func readKeys(path string) (id, secret, token string, err error) {
 	bad := func(cause error) error {
-		return fault.New(fault.Unavailable, "NoCredentials", fault.T("The file with the credentials of the checkpoint store can't be read.", "无法读取检查点存储的凭据文件。")).Because(cause)
+		return fault.New(fault.Unavailable, "NoCredentials", fault.T("The file with the credentials of the store can't be read.", "无法读取存储的凭据文件。")).Because(cause)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -91,30 +92,39 @@ func readKeys(path string) (id, secret, token string, err error) {
 	return k.ID, k.Secret, k.Token, nil
 }
 
-// nodeDisk is the folder of a node's checkpoints on its own disk: all nodes of the host engine are here.
-func (p *part) nodeDisk(node string) string { return filepath.Join(p.cfg.Shared, "checkpoints", node) }
-
-// tiersOf is what a launcher on a node is told.
-func (p *part) tiersOf(node string) record.Tiers {
-	return record.Tiers{Local: p.nodeDisk(node), Shared: p.cfg.Checkpoints}
+// vault keeps the checkpoints of all tasks.
+type vault struct {
+	dir    string // the shared folder of the servers
+	place  record.SharedTier
+	blob   ckpt.Store
+	shared func() (ckpt.Store, error) // nil, nil: there is none
+	checks *checks
+	log    *slog.Logger
 }
 
-// sharedTier is opened once; nil, nil: there is none.
-func (p *part) openSharedTier() func() (ckpt.Store, error) {
-	return sync.OnceValues(func() (ckpt.Store, error) {
-		if p.cfg.Checkpoints.Place == "" {
+func newVault(cfg Config, blobs ckpt.Store) *vault {
+	return &vault{cfg.Shared, cfg.Checkpoints, blobs, sync.OnceValues(func() (ckpt.Store, error) {
+		if cfg.Checkpoints.Place == "" {
 			return nil, nil
 		}
-		return openShared(p.cfg.Checkpoints)
-	})
+		return openShared(cfg.Checkpoints)
+	}), newChecks(), cfg.Log.With("part", "checks")}
+}
+
+// nodeDisk is the folder of a node's checkpoints on its own disk: all nodes of the host engine are here.
+func (v *vault) nodeDisk(node string) string { return filepath.Join(v.dir, "checkpoints", node) }
+
+// tiers is what a launcher on a node is told.
+func (v *vault) tiers(node string) record.Tiers {
+	return record.Tiers{Local: v.nodeDisk(node), Shared: v.place}
 }
 
 // repo is the checkpoints of a task in a tier.
-func (p *part) repo(tier, taskID string) (*ckpt.Repo, error) {
+func (v *vault) repo(tier, taskID string) (*ckpt.Repo, error) {
 	if tier == link.TierLocal {
-		return ckpt.New(ckpt.Config{Store: p.blob, Prefix: recordsPrefix + taskID, Clock: clock.Real})
+		return ckpt.New(ckpt.Config{Store: v.blob, Prefix: recordsPrefix + taskID, Clock: clock.Real})
 	}
-	store, err := p.shared()
+	store, err := v.shared()
 	if err != nil || store == nil {
 		return nil, err
 	}
@@ -122,11 +132,11 @@ func (p *part) repo(tier, taskID string) (*ckpt.Repo, error) {
 }
 
 // manifestOf gives the record of a checkpoint on nodes' disks to the task that it belongs to.
-func (p *part) manifestOf(ctx context.Context, taskID string, from link.Origin) ([]byte, error) {
+func (v *vault) manifestOf(ctx context.Context, taskID string, from link.Origin) ([]byte, error) {
 	if from.TaskID != taskID {
 		return nil, fault.New(fault.Forbidden, "NotItsCheckpoint", fault.T("The checkpoint is another task's.", "该检查点属于另一个任务。"))
 	}
-	r, _, err := p.blob.Open(ctx, recordsPrefix+from.TaskID+"/manifests/"+from.Name)
+	r, _, err := v.blob.Open(ctx, recordsPrefix+from.TaskID+"/manifests/"+from.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -134,24 +144,20 @@ func (p *part) manifestOf(ctx context.Context, taskID string, from link.Origin) 
 	return io.ReadAll(io.LimitReader(r, link.MaxManifest))
 }
 
-// vault is the part as the server sees checkpoints.
-type vault part
-
 // Erase deletes all a task has, in every tier.
 func (v *vault) Erase(ctx context.Context, taskID string) error {
-	p := (*part)(v)
-	errs := []error{p.blob.Delete(ctx, recordsPrefix+taskID+"/")}
-	if store, err := p.shared(); err != nil {
+	errs := []error{v.blob.Delete(ctx, recordsPrefix+taskID+"/")}
+	if store, err := v.shared(); err != nil {
 		errs = append(errs, err)
 	} else if store != nil {
 		errs = append(errs, store.Delete(ctx, taskID+"/"))
 	}
-	nodes, err := os.ReadDir(p.nodeDisk(""))
+	nodes, err := os.ReadDir(v.nodeDisk(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
 	for _, node := range nodes {
-		disk, err := folder.Open(p.nodeDisk(node.Name()))
+		disk, err := folder.Open(v.nodeDisk(node.Name()))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -163,10 +169,9 @@ func (v *vault) Erase(ctx context.Context, taskID string) error {
 
 // List is what a task has, for people, the oldest first.
 func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, error) {
-	p := (*part)(v)
 	var out []api.Checkpoint
 	at := map[string]int{}
-	open := func(tier string) (*ckpt.Repo, error) { return p.repo(tier, taskID) }
+	open := func(tier string) (*ckpt.Repo, error) { return v.repo(tier, taskID) }
 	err := ckpt.EachIn(ctx, link.Tiers, open, func(tier string, c ckpt.Checkpoint) {
 		i, ok := at[c.Name]
 		if !ok {
@@ -178,12 +183,12 @@ func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, erro
 			out[i].Ranks, out[i].Size, out[i].Metrics = int(c.World), api.Bytes(c.Size), c.Metrics
 		}
 		one := api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned}
-		if v := c.Verdict; v.Bad() {
-			one.Damage = &api.CheckpointDamage{At: v.At, Message: v.Damage}
-		} else if !v.At.IsZero() {
-			one.VerifiedAt = &v.At
+		if said := c.Verdict; said.Bad() {
+			one.Damage = &api.CheckpointDamage{At: said.At, Message: said.Damage}
+		} else if !said.At.IsZero() {
+			one.VerifiedAt = &said.At
 		}
-		one.Verifying = tier == link.TierShared && p.checks.has(check{taskID, c.Name})
+		one.Verifying = tier == link.TierShared && v.checks.has(check{taskID, c.Name})
 		out[i].Tiers = append(out[i].Tiers, one)
 	})
 	if err != nil {
@@ -195,9 +200,8 @@ func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, erro
 
 // Pin keeps a checkpoint in every tier that has it, or lets the policy decide again.
 func (v *vault) Pin(ctx context.Context, taskID, name string, pinned bool) error {
-	p := (*part)(v)
 	for _, tier := range link.Tiers {
-		repo, err := p.repo(tier, taskID)
+		repo, err := v.repo(tier, taskID)
 		if err == nil && repo != nil && pinned {
 			err = repo.Pin(ctx, name)
 		} else if err == nil && repo != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,9 +20,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/app/keyfile"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/conf"
-	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -34,13 +35,13 @@ const (
 // certificate is the one to serve with: given, self-signed, or nil for plain HTTP.
 func certificate(cfg Config) (*tls.Certificate, error) {
 	switch {
-	case cfg.TLSCert != "":
-		pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	case cfg.TLS.Cert != "":
+		pair, err := tls.LoadX509KeyPair(cfg.TLS.Cert, cfg.TLS.Key)
 		if err != nil {
 			return nil, badCertificate(err)
 		}
 		return &pair, nil
-	case cfg.SelfSigned:
+	case cfg.TLS.SelfSigned:
 		return selfSigned(filepath.Join(cfg.Data, selfSignedFile), cfg, clock.Real.Now())
 	}
 	return nil, nil
@@ -72,7 +73,7 @@ func selfSigned(path string, cfg Config, now time.Time) (*tls.Certificate, error
 	if err != nil {
 		return nil, err
 	}
-	return &pair, replace(path, raw)
+	return &pair, keyfile.Replace(path, raw)
 }
 
 func makeCertificate(cfg Config, now time.Time) ([]byte, error) {
@@ -104,25 +105,6 @@ func makeCertificate(cfg Config, now time.Time) ([]byte, error) {
 	}
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...), nil
-}
-
-// replace writes a private file that appears whole.
-func replace(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(content); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	return record.SyncDir(filepath.Dir(path)) // what follows counts on it
 }
 
 // fingerprint is what people compare: SHA-256 of the certificate, in hexadecimal.
@@ -164,4 +146,25 @@ func listen(cfg Config, cert *atomic.Pointer[tls.Certificate]) (net.Listener, er
 		return l, nil
 	}
 	return tls.NewListener(l, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert.Load(), nil }, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
+}
+
+// rotateTLS makes a new certificate of our own.
+func (p *part) rotateTLS(context.Context) (fault.Text, error) {
+	if !p.cfg.TLS.SelfSigned {
+		return fault.Text{}, fault.New(fault.Conflict, "NothingToRotate", fault.T(
+			"This server has no certificate of its own making: replace the files that tls.cert and tls.key name, and restart it.", "该服务器没有自签名证书：请替换 tls.cert 和 tls.key 所指文件并重启。"))
+	}
+	raw, err := makeCertificate(p.cfg, clock.Real.Now())
+	if err != nil {
+		return fault.Text{}, err
+	}
+	pair, err := tls.X509KeyPair(raw, raw)
+	if err != nil {
+		return fault.Text{}, err
+	}
+	if err := keyfile.Replace(filepath.Join(p.cfg.Data, selfSignedFile), raw); err != nil {
+		return fault.Text{}, err
+	}
+	p.served.Store(&pair)
+	return fault.T("The new certificate has SHA-256 %s: give it to clients as FERMI_TLS_FINGERPRINT.", "新证书的 SHA-256 为 %s：请在客户端设为 FERMI_TLS_FINGERPRINT。", fingerprint(&pair)), nil
 }

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 func TestSelfSigned(t *testing.T) {
-	cfg := Config{Data: t.TempDir(), Listen: "192.0.2.7:7070", Hosts: []string{"fermi.example"}, SelfSigned: true}
+	cfg := Config{Data: t.TempDir(), Listen: "192.0.2.7:7070", Hosts: []string{"fermi.example"}, TLS: conf.TLS{SelfSigned: true}}
 	first, err := certificate(cfg)
 	if err != nil {
 		t.Fatal(err)

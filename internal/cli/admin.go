@@ -9,12 +9,34 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/farewell"
+	"github.com/fermi-cluster/fermi/internal/cli/roundtrip"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 func (a *app) zoneCommand() *cobra.Command {
-	return group("zone", Both("Availability zones", "可用区"),
-		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), farewell.Outage(a.farewells()), farewell.Recover(a.farewells()))
+	apart := roundtrip.Commands(roundtrip.Shell{Both: Both, Need: needArgs, Online: func(run func(context.Context, *roundtrip.Session, []string) error) func(*cobra.Command, []string) error {
+		return a.online(func(ctx context.Context, s *session, args []string) error {
+			call := &roundtrip.Session{Client: s.client, Lang: s.lang, Ago: s.ago, Describe: s.describe, Line: func(line string) { putLine(s.out, line) }}
+			if s.structured() {
+				call.Data = s.data
+			}
+			call.Table = func(heads []fault.Text, rows [][]string) error {
+				columns, table := make([]column, len(heads)), make([][]cell, len(rows))
+				for i, h := range heads {
+					columns[i] = column{head: h, fixed: i < len(heads)-1, right: i > 1 && i < len(heads)-1}
+				}
+				for i, row := range rows {
+					for _, one := range row {
+						table[i] = append(table[i], text(one))
+					}
+				}
+				return writeTable(s.out, columns, table, s.lang, screenOf(s.out))
+			}
+			return run(ctx, call, args)
+		})
+	}})
+	return group("zone", Both("Availability zones", "可用区"), append(apart,
+		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), farewell.Outage(a.farewells()), farewell.Recover(a.farewells()))...)
 }
 
 func (a *app) queueCommand() *cobra.Command {
@@ -109,15 +131,21 @@ func (a *app) tokenCommand() *cobra.Command {
 	var user, scope string
 	var projects []string
 	var expires time.Duration
-	create := &cobra.Command{
-		Use: "create [NAME]", Short: Both("Make a token; its secret is printed once", "创建令牌；密钥只显示一次"), Args: needArgs(0, 1, "[NAME]"),
-	}
+	var limits api.KeyLimits
+	create := &cobra.Command{Use: "create [NAME]", Short: Both("Make a token; its secret is printed once", "创建令牌；密钥只显示一次"), Args: needArgs(0, 1, "[NAME]")}
 	create.Flags().StringVar(&user, "user", "", Both("for whom it speaks; yourself when absent", "所属用户；默认本人"))
-	create.Flags().StringVar(&scope, "scope", "", Both("read, tasks (also writes tasks) or admin (all that the user may, the default)", "权限范围：read、tasks（可写任务）或 admin（用户的全部权限，默认）"))
+	create.Flags().StringVar(&scope, "scope", "", Both("inference (asks services, and nothing else), read, tasks (also writes tasks) or admin (all that the user may, the default)", "权限范围：inference（仅调用推理服务）、read、tasks（可写任务）或 admin（用户的全部权限，默认）"))
+	create.Flags().IntVar(&limits.RequestsPerMinute, "requests-per-minute", 0, Both("of services, at each gateway; no limit when absent", "每分钟推理请求数上限（每个网关）；默认不限"))
+	create.Flags().IntVar(&limits.TokensPerMinute, "tokens-per-minute", 0, Both("that answers of services take, at each gateway; no limit when absent", "每分钟推理词元数上限（每个网关）；默认不限"))
+	create.Flags().Int64Var(&limits.RequestsPerMonth, "requests-per-month", 0, Both("its budget of requests to services in a calendar month, at all gateways together; no limit when absent", "每自然月的推理请求预算（全部网关合计）；默认不限"))
+	create.Flags().Int64Var(&limits.TokensPerMonth, "tokens-per-month", 0, Both("its budget of tokens that answers of services take in a calendar month; no limit when absent", "每自然月的推理词元预算（全部网关合计）；默认不限"))
 	create.Flags().StringSliceVar(&projects, "only-project", nil, Both("limit it to this project; may be repeated", "仅限该项目；可重复"))
 	create.Flags().DurationVar(&expires, "expires", 0, Both("how long it works, such as 720h; for ever when absent", "有效期，如 720h；默认永久"))
 	create.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
 		token := &api.Token{Spec: api.TokenSpec{User: user, Scope: api.TokenScope(scope), Projects: projects}}
+		if limits != (api.KeyLimits{}) {
+			token.Spec.Limits = &limits
+		}
 		if len(args) == 1 {
 			token.Meta.Name = args[0]
 		} else {

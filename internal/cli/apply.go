@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/pack"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -63,7 +64,7 @@ func (s *session) giveCode(ctx context.Context, objs []api.Object, dir string, d
 		return usage(s.cmd, fault.T("--code: every task of the manifest names its code.", "--code：清单中的任务都已指明代码。"))
 	}
 	if dryRun {
-		_, err := pack(ctx, dir, io.Discard, func(int64) {})
+		_, err := pack.Folder(ctx, dir, io.Discard, func(int64) {})
 		return err
 	}
 	made, err := s.ship(ctx, dir)

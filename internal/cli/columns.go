@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/cli/card"
+	"github.com/fermi-cluster/fermi/internal/cli/roundtrip"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -67,7 +68,7 @@ var sheets = map[api.Kind][]field{
 		{fixed("ZONE", "可用区"), false, of(func(_ *session, z *api.Zone) cell { return text(bothNames(&z.Meta)) })},
 		{col("REGION", "区域"), false, of(func(_ *session, z *api.Zone) cell { return text(z.Spec.Region) })},
 		{number("NODES", "可用节点"), false, of(func(_ *session, z *api.Zone) cell { return text(zoneNodes(z)) })},
-		{number("LATENCY", "延迟"), false, of(func(_ *session, z *api.Zone) cell { return text(latency(z)) })},
+		{number("LATENCY", "延迟"), false, of(func(_ *session, z *api.Zone) cell { return text(roundtrip.Console(z)) })},
 		{number("PRICE/DEVICE·H", "单价/卡·时"), false, of(func(_ *session, z *api.Zone) cell { return text(price(z)) })},
 		{number("CO₂ g/kWh", "碳强度 g/kWh"), false, of(func(_ *session, z *api.Zone) cell { return text(carbon(z)) })},
 		{fixed("STATE", "状态"), false, of(func(s *session, z *api.Zone) cell { return zoneState(z, s.lang) })},
@@ -304,13 +305,6 @@ func zoneNodes(z *api.Zone) string {
 		return fmt.Sprintf("%d/%d", z.Status.Ready, z.Status.Nodes)
 	}
 	return strconv.Itoa(z.Status.Nodes)
-}
-
-func latency(z *api.Zone) string {
-	if z.Spec.ConsoleLatencyMs == 0 {
-		return "-"
-	}
-	return strconv.FormatFloat(z.Spec.ConsoleLatencyMs, 'f', -1, 64) + "ms"
 }
 
 func price(z *api.Zone) string {

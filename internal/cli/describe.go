@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/card"
 	"github.com/fermi-cluster/fermi/internal/cli/recovery"
+	"github.com/fermi-cluster/fermi/internal/cli/roundtrip"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -148,7 +149,8 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 		}
 	}
 	if pf := st.Preflight; pf != nil && pf.FinishedAt != nil {
-		d.add("Preflight", "启动前检查", preflightLine(pf).In(s.lang))
+		d.add("Preflight", "启动前检查", roundtrip.Preflight(pf, size).In(s.lang))
+		roundtrip.Describe(ctx, s.client, pf, s.lang, d.add)
 		for _, f := range pf.Findings {
 			d.add("  "+f.Field, "  "+f.Field, f.Message.In(s.lang))
 		}
@@ -211,18 +213,6 @@ func zeroless(zero bool, v string) string {
 		return ""
 	}
 	return v
-}
-
-// preflightLine sums up the checks before the start.
-func preflightLine(pf *api.PreflightStatus) fault.Text {
-	devices := map[string]fault.Text{
-		api.DevicesComputed: fault.T("; a test computation was right", "；试算结果正确"),
-		api.DevicesTested:   fault.T("; devices tested", "；加速卡已检查"), api.DevicesVirtual: fault.T("; virtual devices have nothing to test", "；虚拟加速卡无可检查"),
-		api.DevicesUntested: fault.T("; devices untested: no driver to ask", "；加速卡未检查：没有可查询的驱动"),
-	}[pf.Devices]
-	line := fault.T("%d [pair connects|pairs connect], round trip up to %.2f ms, at least %s/s, %d [finding|findings] in %s", "%d 对连接正常，往返最长 %.2f 毫秒，速率至少 %s/秒，发现 %d 项问题，耗时 %s",
-		pf.Pairs, pf.LatencyMs, size(int64(pf.Rate)), len(pf.Findings), pf.FinishedAt.Sub(pf.StartedAt).Round(time.Millisecond))
-	return fault.Text{EN: line.EN + devices.EN, ZH: line.ZH + devices.ZH}
 }
 
 func prefixed(prefix, v string) string {

@@ -115,10 +115,10 @@ func (s *session) followEvents(ctx context.Context, o client.EventOptions) error
 
 func (a *app) whyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "why TASK", Short: Both("Say what a task waits for, or why it ended as it did", "说明任务为何等待或为何如此结束"),
-		Args: needArgs(1, 1, "TASK"), Example: "  fermi why gpt-7x2k9",
+		Use: "why NAME", Short: Both("Say what a task, an environment or a service waits for, or why it ended as it did", "说明任务、环境或服务为何等待或为何如此结束"),
+		Args: needArgs(1, 1, "NAME"), Example: "  fermi why gpt-7x2k9\n  fermi why env/lab",
 		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
-			e, err := s.client.Why(ctx, s.project("TrainingTask"), bare(args[0]))
+			e, err := client.WhyOf(ctx, s.client, s.project("TrainingTask"), args[0])
 			if err != nil {
 				return err
 			}

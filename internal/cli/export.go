@@ -15,6 +15,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/cli/download"
+	"github.com/fermi-cluster/fermi/internal/cli/pack"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/slot"
 )
@@ -128,7 +129,7 @@ func (s *session) fetchRank(ctx context.Context, name string, of *api.Checkpoint
 		return badFile(path, err)
 	}
 	defer f.Close()
-	in, whole := &countReader{ctx, body, bar.add}, sha256.New()
+	in, whole := &pack.Reader{Ctx: ctx, R: body, Add: bar.add}, sha256.New()
 	if _, err := f.Seek(slotPage, io.SeekStart); err != nil {
 		return badFile(path, err)
 	}

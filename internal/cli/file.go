@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/cli/pack"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -56,23 +57,7 @@ func badFile(path string, err error) error {
 func copyProgress(ctx context.Context, s *session, w io.Writer, r io.Reader, total int64, what string) (int64, error) {
 	p := s.progress(what, total)
 	defer p.done()
-	return io.Copy(w, &countReader{ctx: ctx, r: r, add: p.add})
-}
-
-// countReader counts, and ends with its ctx.
-type countReader struct {
-	ctx context.Context
-	r   io.Reader
-	add func(int64)
-}
-
-func (c *countReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := c.r.Read(p)
-	c.add(int64(n))
-	return n, err
+	return io.Copy(w, &pack.Reader{Ctx: ctx, R: r, Add: p.add})
 }
 
 // progress shows a line on stderr for anything that takes over a second: in place on a terminal,

@@ -106,7 +106,7 @@ var storeLimits = []struct {
 	{"logs", "bytes of logs that it may keep", "日志", func(l *api.ProjectLimits) *api.Bytes { return &l.Logs }},
 	{"outputs", "bytes of outputs that it may keep", "产出", func(l *api.ProjectLimits) *api.Bytes { return &l.Outputs }},
 	{"archives", "bytes of uploaded code that it may keep", "代码包", func(l *api.ProjectLimits) *api.Bytes { return &l.Archives }},
-	{"checkpoints", "bytes of checkpoints that it may keep in the shared store", "共享存储中的检查点", func(l *api.ProjectLimits) *api.Bytes { return &l.Checkpoints }},
+	{"assets", "bytes of datasets and models that it may keep", "数据集与模型", func(l *api.ProjectLimits) *api.Bytes { return &l.Assets }}, {"checkpoints", "bytes of checkpoints that it may keep in the shared store", "共享存储中的检查点", func(l *api.ProjectLimits) *api.Bytes { return &l.Checkpoints }},
 	{"images", "bytes of images that it may have on each node", "每个节点上的镜像", func(l *api.ProjectLimits) *api.Bytes { return &l.Images }},
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/pack"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -123,7 +124,7 @@ func (s *session) putRank(ctx context.Context, project, name string, step int64,
 	}
 	defer f.Close()
 	in := io.MultiReader(io.NewSectionReader(f, 0, slotPage), io.NewSectionReader(f, slotPage+slot.data, slot.tail), io.NewSectionReader(f, slotPage, slot.data))
-	part, err := s.client.PutRank(ctx, project, name, step, rank, &countReader{ctx, in, bar.add}, slot.size())
+	part, err := s.client.PutRank(ctx, project, name, step, rank, &pack.Reader{Ctx: ctx, R: in, Add: bar.add}, slot.size())
 	if err != nil {
 		e := fault.From(err)
 		if e.Reason == "BadSlot" { // the server knows no names of files

@@ -15,25 +15,43 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 func (a *app) logsCommand() *cobra.Command {
+	cmd := logsOf(api.KindTrainingTask, a.online)
+	cmd.Use, cmd.Short, cmd.Example = "logs TASK", Both("Show what a task wrote", "查看任务日志"), "  fermi logs gpt-7x2k9 -f --tail 100"
+	cmd.Args = needArgs(1, 1, "TASK")
+	return cmd
+}
+
+// Logs is the command that shows what work of a kind wrote, for kinds whose commands live outside this package.
+func Logs(kind api.Kind, short, example string) *cobra.Command {
+	cmd := logsOf(kind, func(do action) func(*cobra.Command, []string) error {
+		return func(cmd *cobra.Command, args []string) error {
+			a := &app{clock: clock.Real, flags: *outside(cmd).flags}
+			a.flags.output = "table"
+			return a.online(do)(cmd, args)
+		}
+	})
+	cmd.Use, cmd.Short, cmd.Example, cmd.Args = "logs NAME", short, example, needArgs(1, 1, "NAME")
+	return cmd
+}
+
+func logsOf(kind api.Kind, online func(action) func(*cobra.Command, []string) error) *cobra.Command {
 	var o client.LogOptions
 	var sinceText string
 	var timestamps, raw bool
-	cmd := &cobra.Command{
-		Use: "logs TASK", Short: Both("Show what a task wrote", "查看任务日志"),
-		Args: needArgs(1, 1, "TASK"), Example: "  fermi logs gpt-7x2k9 -f --tail 100",
-	}
+	cmd := &cobra.Command{}
 	f := cmd.Flags()
-	f.BoolVarP(&o.Follow, "follow", "f", false, Both("go on until the task ends", "持续输出直到任务结束"))
+	f.BoolVarP(&o.Follow, "follow", "f", false, Both("go on until it ends", "持续输出直到结束"))
 	f.IntVar(&o.Tail, "tail", 0, Both("only the last lines; 0 is all", "只显示最后若干行；0 表示全部"))
 	f.StringVar(&sinceText, "since", "", Both("only what is newer: 10m, or 2006-01-02T15:04:05Z", "只显示较新的：10m 或 2006-01-02T15:04:05Z"))
 	f.StringVar(&o.Replica, "replica", "", Both("only this replica, such as worker-0", "只显示该副本，如 worker-0"))
 	f.BoolVar(&timestamps, "timestamps", false, Both("show the time of each line", "显示每行的时间"))
-	f.BoolVar(&raw, "raw", false, Both("every byte as the task wrote it; without it a terminal's control sequences are shown, not obeyed", "原样输出任务写入的字节；否则终端控制序列只显示、不生效"))
-	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+	f.BoolVar(&raw, "raw", false, Both("every byte as it was written; without it a terminal's control sequences are shown, not obeyed", "原样输出写入的字节；否则终端控制序列只显示、不生效"))
+	cmd.RunE = online(func(ctx context.Context, s *session, args []string) error {
 		if o.Tail < 0 {
 			return usage(cmd, fault.T("--tail is a number of lines.", "--tail 应为行数。"))
 		}
@@ -41,14 +59,15 @@ func (a *app) logsCommand() *cobra.Command {
 		if o.Since, err = parseSince(sinceText, s.clock.Now()); err != nil {
 			return usage(cmd, fault.From(err).Message)
 		}
-		task, err := client.Get[*api.TrainingTask](ctx, s.client, s.project(api.KindTrainingTask), bare(args[0]))
+		obj, err := s.client.Get(ctx, kind, s.project(kind), bare(args[0]))
 		if err != nil {
 			return err
 		}
-		p := newLogPrinter(s.out, replicasOf(task) > 1 && o.Replica == "", timestamps)
+		p := newLogPrinter(s.out, replicasOf(obj) > 1 && o.Replica == "", timestamps)
 		p.raw = raw
 		o.Lost = s.lost()
-		err = s.client.Logs(ctx, task.Meta.Project, task.Meta.Name, o, p.line)
+		meta := obj.GetMeta()
+		err = client.LogsOf(ctx, s.client, kind, meta.Project, meta.Name, o, p.line)
 		return errors.Join(err, p.flush())
 	})
 	return cmd
@@ -81,9 +100,10 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 		"%q 既不是 10m 这样的时长，也不是 2006-01-02T15:04:05Z 这样的时间。", text))
 }
 
-func replicasOf(t *api.TrainingTask) int {
-	n := 0
-	for _, r := range t.Spec.Roles {
+// replicasOf is how many write the log of some work.
+func replicasOf(o api.Object) (n int) {
+	w, _ := api.WorkloadOf(o)
+	for _, r := range w.Roles {
 		n += max(r.Replicas, 1)
 	}
 	return n

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // maxManifest bounds a file of manifests; one document is bounded by api.Decode.
@@ -156,7 +156,7 @@ func expand(doc document) ([]document, error) {
 	return docs, nil
 }
 
-var lineNumber = regexp.MustCompile(`line (\d+)`)
+var lineNumber = pattern.New(`line (\d+)`)
 
 // locate turns a fault of Decode into fields that say file and line.
 func (d document) locate(err error) []fault.Field {

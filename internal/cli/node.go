@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/card"
 	"github.com/fermi-cluster/fermi/internal/cli/farewell"
+	"github.com/fermi-cluster/fermi/internal/cli/host"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -30,11 +31,10 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeVerb("cordon", Both("Keep new work away from nodes or devices", "停止向节点或单卡调度新任务"), fault.T("cordoned", "已隔离")),
 		a.nodeVerb("uncordon", Both("Let new work onto nodes or devices again", "恢复向节点或单卡调度新任务"), fault.T("uncordoned", "已恢复调度")),
 		a.drainCommand(), farewell.Lost(a.farewells()))
-	cmd.AddCommand(card.Commands(online, Both, needArgs, place)...)
+	cmd.AddCommand(append(card.Commands(online, Both, needArgs, place), host.Commands(host.Shell{Online: online, Both: Both, Need: needArgs})...)...)
 	return cmd
 }
 
-// place is NODE or NODE/DEVICE.
 func place(cmd *cobra.Command, text string) (node string, device int, err error) {
 	node, number, one := strings.Cut(text, "/")
 	if !one {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/roundtrip"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -74,7 +75,7 @@ func (s *session) options(list []api.PlacementOption) error {
 		}
 		latency := "-"
 		if o.Latency.Source != "" {
-			latency = strconv.FormatFloat(o.Latency.P50Ms, 'f', -1, 64) + "ms " + sourceWord(o.Latency.Source).In(s.lang)
+			latency = strconv.FormatFloat(o.Latency.P50Ms, 'f', -1, 64) + "ms " + roundtrip.Source(o.Latency.Source).In(s.lang)
 		}
 		rows[i] = []cell{
 			text(optionWord(o.Name).In(s.lang)), text(strings.Join(zones, ",")), text(strconv.Itoa(o.NodeCount)), text(latency),
@@ -165,16 +166,6 @@ func optionWord(name string) fault.Text {
 		return fault.T("sooner", "更早")
 	}
 	return fault.Text{EN: name, ZH: name}
-}
-
-func sourceWord(source string) fault.Text {
-	switch source {
-	case "measured":
-		return fault.T("measured", "实测")
-	case "declared":
-		return fault.T("declared", "标称")
-	}
-	return fault.T("assumed", "推测")
 }
 
 func money(amount float64, currency string) string {

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -36,9 +38,12 @@ const (
 type app struct {
 	build BuildInfo
 	clock clock.Clock
-	flags struct {
-		server, tokenFile, fingerprint, project, lang, output string
-	}
+	flags flags
+}
+
+// flags are those of all commands.
+type flags struct {
+	server, tokenFile, fingerprint, project, lang, output string
 }
 
 // Root is `fermi` with every verb that talks to a server. The caller adds its own commands to it
@@ -97,11 +102,36 @@ func (a *app) addAll(root *cobra.Command) {
 // Execute runs the command line, reports what failed on stderr, and is the exit code. ctx should
 // not end by Ctrl-C: commands listen for it themselves.
 func Execute(ctx context.Context, root *cobra.Command) int {
+	saysWhatItNeeds(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if cmd == nil {
 		cmd = root
 	}
 	return report(root.ErrOrStderr(), err, Language(cmd))
+}
+
+// saysWhatItNeeds has every command below say in our words which arguments it takes, where cobra's own rules count them.
+func saysWhatItNeeds(cmd *cobra.Command) {
+	if count := cmd.Args; count != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := count(cmd, args)
+			var ours *fault.Error
+			if err == nil || errors.As(err, &ours) {
+				return err
+			}
+			if cmd.HasSubCommands() {
+				return unknownCommand(cmd, args)
+			}
+			_, takes, _ := strings.Cut(cmd.Use, " ")
+			if len(args) == 0 {
+				return usage(cmd, fault.T("Missing: %s.", "缺少参数：%s。", takes))
+			}
+			return usage(cmd, fault.T("It takes %s.", "参数应为：%s。", cmp.Or(takes, "-")))
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		saysWhatItNeeds(sub)
+	}
 }
 
 // exit ends the process with a code and nothing more to say.
@@ -131,8 +161,8 @@ func report(w io.Writer, err error, lang string) int {
 	fmt.Fprintf(w, "%s%s%s\n", word.In(lang), sep, message)
 	for _, f := range e.Fields {
 		// A server that refuses one field says it in its message.
-		if line := clean(f.Path) + ": " + clean(f.Message.In(lang)); line != message && clean(f.Message.In(lang)) != message {
-			fmt.Fprintf(w, "  %s\n", line)
+		if path, said := clean(f.Path), clean(f.Message.In(lang)); said != message && path+sep+said != message && path+": "+said != message {
+			fmt.Fprintf(w, "  %s: %s\n", path, said)
 		}
 	}
 	if e.Code == fault.Internal && e.Unwrap() != nil {
@@ -179,7 +209,9 @@ type action func(ctx context.Context, s *session, args []string) error
 
 // session is one run of one command.
 type session struct {
-	*app
+	build  BuildInfo
+	clock  clock.Clock
+	flags  *flags
 	cmd    *cobra.Command
 	client *client.Client
 	lang   string
@@ -211,7 +243,7 @@ func (a *app) online(do action) func(*cobra.Command, []string) error {
 
 func (a *app) session(cmd *cobra.Command) (*session, error) {
 	s := &session{
-		app: a, cmd: cmd, lang: Language(cmd),
+		build: a.build, clock: a.clock, flags: &a.flags, cmd: cmd, lang: Language(cmd),
 		in: cmd.InOrStdin(), out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(),
 	}
 	switch a.flags.output {
@@ -248,15 +280,8 @@ func needArgs(least, most int, what string) cobra.PositionalArgs {
 		case len(args) < least:
 			return usage(cmd, fault.T("Missing: %s.", "缺少参数：%s。", what))
 		case most >= 0 && len(args) > most:
-			return usage(cmd, fault.T("Too many arguments; expected: %s.", "参数过多；应为：%s。", orNothing(what)))
+			return usage(cmd, fault.T("Too many arguments; expected: %s.", "参数过多；应为：%s。", cmp.Or(what, "-")))
 		}
 		return nil
 	}
-}
-
-func orNothing(what string) string {
-	if what == "" {
-		return "-"
-	}
-	return what
 }

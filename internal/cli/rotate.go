@@ -32,7 +32,7 @@ func (a *app) rotateCommand() *cobra.Command {
 		one("secret-key", Both("secret.key: every secret is sealed anew", "secret.key：重新加密全部密钥")),
 		one("link-key", Both("link.key, by which launchers know their server; running tasks go on", "link.key（启动器与服务器互认）；运行中的任务不受影响")),
 		one("admin-token", Both("admin.token: a new one in the file, the old one ends", "admin.token：写入新令牌，旧令牌失效")),
-		one("tls", Both("the self-signed certificate", "自签名证书")),
+		one("tls", Both("the self-signed certificate", "自签名证书")), one("ssh-key", Both("the host key of SSH", "SSH 主机密钥")),
 		one("all", Both("all of them", "以上全部")))
 	cmd.Example = "  fermi rotate secret-key"
 	return cmd

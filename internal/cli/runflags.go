@@ -2,11 +2,14 @@ package cli
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/reading"
+	"github.com/fermi-cluster/fermi/internal/cli/word"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -25,7 +28,8 @@ type runFlags struct {
 	credentials                     []string
 	image                           string
 	restarts                        int
-	timeout, expected, from         string
+	timeout, expected               string
+	saves                           reading.Keeping
 }
 
 func (r *runFlags) add(cmd *cobra.Command) {
@@ -60,7 +64,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&r.inside, "inside", nil, Both("run inside these running tasks of one replica, on their devices, a replica in each; the first has rank 0; in their folders unless --code or --git is given",
 		"在这些运行中的单副本任务内运行，使用其设备，每个一个副本；第一个为 rank 0；未指定 --code 或 --git 时在其目录中运行"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
-	f.StringVar(&r.from, "from", "", Both("begin from a checkpoint of another task: TASK, or TASK@STEP; or from the slots in a folder: FOLDER/, with a slash", "从另一任务的检查点开始：TASK 或 TASK@STEP；或从文件夹中的槽文件开始：FOLDER/（须含斜杠）"))
+	r.saves.Bind(f, Both)
 	f.StringVar(&r.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
 	f.StringVar(&r.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
 	f.BoolVarP(&r.detach, "detach", "d", false, Both("submit and return", "提交后立即返回"))
@@ -108,7 +112,7 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 	given := func(flag string) bool { return fresh || cmd.Flags().Changed(flag) }
 	if fresh {
 		t.Spec.Roles = []api.Role{{}}
-		t.Meta.DisplayName = first(r.displayName, r.name, title(argv))
+		t.Meta.DisplayName = first(r.displayName, r.name, word.Title(slices.Concat(argv, []string{r.image})[:max(1, len(argv))]))
 	}
 	r.role(given, &t.Spec.Roles[0], argv, &bad)
 	if len(t.Spec.Roles) > 1 {
@@ -159,12 +163,7 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 	for _, name := range r.credentials {
 		t.Spec.Credentials = append(t.Spec.Credentials, api.CredentialRef{Secret: name})
 	}
-	if r.from != "" {
-		if t.Spec.Checkpoint == nil {
-			t.Spec.Checkpoint = &api.Checkpoints{}
-		}
-		t.Spec.Checkpoint.From = bad.origin(r.from)
-	}
+	r.saves.Into(t, bad.origin, bad.add)
 	if r.timeout != "" {
 		d, err := api.ParseDuration(r.timeout)
 		bad.check("--timeout", err)
@@ -182,7 +181,7 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 		if t.Spec.HyperParameters == nil {
 			t.Spec.HyperParameters = map[string]any{}
 		}
-		t.Spec.HyperParameters[k] = scalar(v)
+		t.Spec.HyperParameters[k] = word.Scalar(v)
 	})
 	return bad
 }

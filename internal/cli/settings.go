@@ -15,6 +15,8 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/here"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -46,6 +48,14 @@ func Dial(cmd *cobra.Command) (*client.Client, error) { return outside(cmd).dial
 // Project is the one that such a command means; "" leaves it to the server.
 func Project(cmd *cobra.Command) string { return outside(cmd).project(api.KindTrainingTask) }
 
+// Ship packs a folder and sends it, unless the server has it, for such a command, and gives its digest.
+func Ship(cmd *cobra.Command, c *client.Client, dir string) (string, error) {
+	s := outside(cmd)
+	s.client, s.clock = c, clock.Real
+	p, err := s.ship(cmd.Context(), dir)
+	return p.Digest, err
+}
+
 func outside(cmd *cobra.Command) *session {
 	flag := func(name string) string {
 		if f := cmd.Root().PersistentFlags().Lookup(name); f != nil {
@@ -53,12 +63,12 @@ func outside(cmd *cobra.Command) *session {
 		}
 		return ""
 	}
-	a := &app{}
-	a.flags.server, a.flags.tokenFile, a.flags.fingerprint, a.flags.project = flag("server"), flag("token-file"), flag("tls-fingerprint"), flag("project")
-	return &session{app: a, cmd: cmd, lang: Language(cmd)}
+	return &session{
+		flags: &flags{server: flag("server"), tokenFile: flag("token-file"), fingerprint: flag("tls-fingerprint"), project: flag("project")}, cmd: cmd, lang: Language(cmd),
+	}
 }
 
-// token is --token-file, FERMI_TOKEN, or the one `fermi up` left on this machine. The last is
+// token is --token-file, FERMI_TOKEN, what FERMI_TOKEN_FILE names, or the one `fermi up` left on this machine. The last is
 // only ever shown to this machine: a server elsewhere would get the keys of this one.
 func (s *session) token(server string) (string, error) {
 	if s.flags.tokenFile != "" {
@@ -71,6 +81,9 @@ func (s *session) token(server string) (string, error) {
 	}
 	if token := strings.TrimSpace(os.Getenv("FERMI_TOKEN")); token != "" {
 		return token, nil
+	}
+	if pass := here.Token(server); pass != "" {
+		return pass, nil
 	}
 	if !isLocal(server) {
 		return "", nil

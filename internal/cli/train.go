@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/curve"
 	"github.com/fermi-cluster/fermi/internal/cli/download"
+	"github.com/fermi-cluster/fermi/internal/cli/pack"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -165,7 +166,7 @@ func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task 
 	}()
 	if err = download.File(ctx, f, o, unverified, func(part client.OutputPart) (io.ReadCloser, int64, error) {
 		return s.client.OpenOutput(ctx, project, task, o.Path, part)
-	}, func(r io.Reader) io.Reader { return &countReader{ctx, r, bar.add} }); err != nil {
+	}, func(r io.Reader) io.Reader { return &pack.Reader{Ctx: ctx, R: r, Add: bar.add} }); err != nil {
 		return err
 	}
 	if err = f.Close(); err != nil {

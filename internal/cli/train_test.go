@@ -7,10 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/word"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -194,7 +193,7 @@ func TestCtrlC(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.CloseIdle()
-			s := &session{app: &app{clock: fixedClock{}}, client: c, lang: "en", in: in, out: io.Discard, err: stderr}
+			s := &session{clock: fixedClock{}, flags: &flags{}, client: c, lang: "en", in: in, out: io.Discard, err: stderr}
 			fo := &follower{s: s, task: task, out: newLogPrinter(s.out, false, false), ask: tt.ask, signals: signals}
 			done := make(chan error, 1)
 			go func() { done <- fo.run(t.Context()) }()
@@ -277,19 +276,6 @@ func TestWhyLine(t *testing.T) {
 	}
 }
 
-func writeFiles(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		p := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func namesIn(t *testing.T, archive []byte) []string {
 	t.Helper()
 	z, err := zstd.NewReader(bytes.NewReader(archive))
@@ -313,107 +299,16 @@ func namesIn(t *testing.T, archive []byte) []string {
 	}
 }
 
-func TestPackDeterministic(t *testing.T) {
-	files := map[string]string{"b.py": strings.Repeat("x = 1\n", 10000), "a/z.txt": "z", "a/b/c": "c", "模型.py": "m", "a-b": "", strings.Repeat("long/", 40) + "f": "deep"}
-	var first packed
-	var names []string
-	for i := range 3 {
-		dir := t.TempDir()
-		writeFiles(t, dir, files)
-		stamp := now.Add(time.Duration(i) * time.Hour)
-		for name := range files {
-			if err := os.Chtimes(filepath.Join(dir, name), stamp, stamp); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.Chmod(filepath.Join(dir, "b.py"), []os.FileMode{0o644, 0o600, 0o664}[i]); err != nil {
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		var buf bytes.Buffer
-		p, err := pack(t.Context(), dir, &buf, func(int64) {})
-		if err != nil {
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 {
-			first, names = p, namesIn(t, buf.Bytes())
-		} else if p.Digest != first.Digest {
-			t.Errorf("round %d: %s, then %s", i, first.Digest, p.Digest)
-		}
-		if p.Size != int64(buf.Len()) {
-			t.Errorf("size %d of %d", p.Size, buf.Len())
-		}
-	}
-	if names[0] != "a/" || names[1] != "a/b/" || names[len(names)-1] != "模型.py" {
-		t.Errorf("order: %q", names)
-	}
-}
-
-func TestPackSafe(t *testing.T) {
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"run.sh": "x", "sub/f": "f", ".git/HEAD": "x", "sub/.git": "gitdir: x"})
-	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, target := range map[string]string{"in": "sub/f", "sub/up": "../run.sh", "out": "../secret", "abs": "/etc/passwd", "sub/out": "../../x", "loop": "loop"} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var buf bytes.Buffer
-	p, err := pack(t.Context(), dir, &buf, func(int64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"in", "loop", "run.sh", "sub/", "sub/f", "sub/up"}, namesIn(t, buf.Bytes())); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"abs", "fifo", "out", "sub/out"}, p.Left); diff != "" {
-		t.Error(diff)
-	}
-	// The keys of a server stay at home wherever its folder is; so does what git leaves out, unless the user says otherwise.
-	writeFiles(t, dir, map[string]string{"sub/data/format": "{}", "sub/data/link.key": "k", "sub/data/admin.token": "t", ".gitignore": "*.bin\n", "big.bin": "x"})
-	for _, c := range []struct {
-		rules string
-		want  []string
-	}{{"", []string{".gitignore", "in", "loop", "run.sh", "sub/", "sub/f", "sub/up"}}, {"run.sh\n", []string{".fermiignore", ".gitignore", "big.bin", "in", "loop", "sub/", "sub/f", "sub/up"}}} {
-		if c.rules != "" {
-			writeFiles(t, dir, map[string]string{".fermiignore": c.rules})
-		}
-		buf.Reset()
-		if p, err = pack(t.Context(), dir, &buf, func(int64) {}); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(c.want, namesIn(t, buf.Bytes())); diff != "" {
-			t.Error(diff)
-		}
-		if !slices.Contains(p.Left, "sub/data") {
-			t.Errorf("left out %v", p.Left)
-		}
-	}
-	if _, err := pack(t.Context(), filepath.Join(dir, "sub/data"), io.Discard, func(int64) {}); fault.ReasonOf(err) != "ServerData" {
-		t.Errorf("a server's data was packed: %v", err)
-	}
-	if _, err := pack(t.Context(), filepath.Join(dir, "none"), io.Discard, func(int64) {}); err == nil {
-		t.Error("an absent folder was packed")
-	}
-}
-
-func TestPackTooLarge(t *testing.T) {
-	dir := t.TempDir()
-	f, err := os.Create(filepath.Join(dir, "huge"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Truncate(maxPack + 1); err != nil { // sparse: takes no room
-		t.Fatal(err)
-	}
-	f.Close()
-	_, err = pack(t.Context(), dir, io.Discard, func(int64) {})
-	if err == nil || !strings.Contains(err.Error(), "huge") {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -434,7 +329,7 @@ func TestTitle(t *testing.T) {
 		"python train.py": {"/usr/bin/python", "train.py"}, "sh -c a b": {"sh", "-c", "a\n\tb"}, "task": {"\x01"},
 		"x " + strings.Repeat("训", 61) + "…": {"x", strings.Repeat("训", 100)},
 	} {
-		if got := title(argv); got != want {
+		if got := word.Title(argv); got != want {
 			t.Errorf("title(%q) = %q, want %q", argv, got, want)
 		}
 	}

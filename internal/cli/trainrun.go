@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path"
@@ -10,12 +9,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/here"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -43,10 +42,10 @@ at once. Without a terminal Ctrl-C detaches. After a detach the exit code is 130
 			if task, err = s.taskIn(r.file); err != nil {
 				return err
 			}
-		} else if len(args) == 0 {
+		} else if len(args) == 0 && r.image == "" { // an image may bring a command
 			return usage(cmd, fault.T("Missing: %s.", "缺少参数：%s。", "-- COMMAND [ARG...]"))
 		}
-		return s.trainRun(ctx, r, task, args, task.Spec.Code == nil)
+		return s.trainRun(ctx, r, task, args, task.Spec.Code == nil && (len(args) > 0 || r.file != ""))
 	})
 	return cmd
 }
@@ -95,7 +94,13 @@ func bare(name string) string {
 // settle puts the flags over a task and reports all that is wrong at once: what can't be read here, and what the server
 // refuses of the rest.
 func (s *session) settle(ctx context.Context, r *runFlags, task *api.TrainingTask, argv []string, pack bool) error {
+	fresh := len(task.Spec.Roles) == 0
 	bad := r.over(s.cmd, task, argv)
+	if fresh && len(r.inside) == 0 && !s.cmd.Flags().Changed("image") {
+		if err := here.Take(ctx, s.client, os.Getenv("FERMI_TOKEN") == "" && s.flags.tokenFile == "" && here.Token(s.server()) != "", task); err != nil {
+			return err
+		}
+	}
 	if r.noCode && r.code != "" && len(r.inside) == 0 {
 		bad.add("--no-code", fault.T("It contradicts --code.", "与 --code 互相矛盾。"))
 	}
@@ -172,8 +177,8 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, task *api.TrainingT
 	if err := s.tellInside(ctx, task); err != nil {
 		return err
 	}
-	if isFolder(r.from) { // what is wrong with it is said before there is a task
-		if _, err := slotsIn(r.from); err != nil {
+	if isFolder(r.saves.From) { // what is wrong with it is said before there is a task
+		if _, err := slotsIn(r.saves.From); err != nil {
 			return err
 		}
 	}
@@ -222,10 +227,10 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, task *api.TrainingT
 	}
 	s.say("Task %s submitted.", "任务 %s 已提交。", task.Meta.Name)
 	s.tellNominal(ctx, task)
-	if isFolder(r.from) {
-		if err := s.bring(ctx, task.Meta.Name, r.from); err != nil {
+	if isFolder(r.saves.From) {
+		if err := s.bring(ctx, task.Meta.Name, r.saves.From); err != nil {
 			s.say("The task waits for its checkpoint: fermi train checkpoints %[1]s --import %[2]s; or delete it: fermi delete task %[1]s",
-				"任务仍在等待检查点：fermi train checkpoints %[1]s --import %[2]s；或删除任务：fermi delete task %[1]s", task.Meta.Name, r.from)
+				"任务仍在等待检查点：fermi train checkpoints %[1]s --import %[2]s；或删除任务：fermi delete task %[1]s", task.Meta.Name, r.saves.From)
 			return err
 		}
 	}
@@ -332,37 +337,4 @@ func (s *session) howTo(t *api.TrainingTask) {
 	}
 	s.say("Follow it with: fermi logs -f %s", "跟踪日志：fermi logs -f %s", name)
 	s.say("Stop it with:   fermi train stop %s", "停止任务：fermi train stop %s", name)
-}
-
-// title makes a display name out of a command: at most 64 characters that are allowed in one.
-func title(argv []string) string {
-	words := append([]string{path.Base(argv[0])}, argv[1:]...)
-	s := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.Join(words, " "))), " ")
-	if runes := []rune(s); len(runes) > 64 {
-		s = strings.TrimSpace(string(runes[:63])) + "…"
-	}
-	return first(s, "task")
-}
-
-// scalar reads a hyper-parameter: a JSON number or boolean where it is one, otherwise text.
-func scalar(v string) any {
-	switch v {
-	case "true":
-		return true
-	case "false":
-		return false
-	}
-	if v == "" || !(v[0] == '-' || (v[0] >= '0' && v[0] <= '9')) {
-		return v
-	}
-	var n json.Number
-	if json.Unmarshal([]byte(v), &n) == nil {
-		return n
-	}
-	return v
 }

@@ -5,7 +5,10 @@
 package clock
 
 import (
+	"os"
 	"sort"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,6 +27,49 @@ type real struct{}
 
 func (real) Now() time.Time                         { return time.Now() }
 func (real) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// Upped is a clock that also knows how long its machine has been up, which nobody sets: a wall clock that was set is known by it.
+type Upped interface {
+	// Up is that, and in which boot; "": not known.
+	Up() (boot string, up time.Duration)
+}
+
+// Up asks a clock that knows; "": it does not.
+func Up(c Clock) (boot string, up time.Duration) {
+	if c, ok := c.(Upped); ok {
+		return c.Up()
+	}
+	return "", 0
+}
+
+// booted is what the kernel said when it was first asked; from then on the process's own monotonic clock counts.
+type booted struct {
+	id    string
+	up    time.Duration
+	asked time.Time
+}
+
+var boot = sync.OnceValue(func() booted {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return booted{}
+	}
+	raw, err := os.ReadFile("/proc/uptime")
+	seconds, _, _ := strings.Cut(string(raw), " ")
+	up, bad := strconv.ParseFloat(seconds, 64)
+	if err != nil || bad != nil {
+		return booted{}
+	}
+	return booted{strings.TrimSpace(string(id)), time.Duration(up * float64(time.Second)), time.Now()}
+})
+
+func (real) Up() (string, time.Duration) {
+	b := boot()
+	if b.id == "" {
+		return "", 0
+	}
+	return b.id, b.up + time.Since(b.asked)
+}
 
 // Fake is a clock that stands still until told to move.
 type Fake struct {

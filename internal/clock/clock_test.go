@@ -40,3 +40,19 @@ func TestReal(t *testing.T) {
 		t.Errorf("%s is before %s", at, before)
 	}
 }
+
+// TestUp: a machine's own clock goes on with the wall clock while nobody sets that; a clock that has none says so.
+func TestUp(t *testing.T) {
+	one, before := Up(Real)
+	if one == "" || before <= 0 {
+		t.Skip("the kernel does not say how long it has been up")
+	}
+	<-Real.After(time.Millisecond)
+	two, after := Up(Real)
+	if two != one || after <= before {
+		t.Errorf("%s %v, then %s %v", one, before, two, after)
+	}
+	if boot, up := Up(NewFake(time.Now())); boot != "" || up != 0 {
+		t.Error(boot, up)
+	}
+}

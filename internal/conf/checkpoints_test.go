@@ -23,3 +23,28 @@ func TestCheckpointStores(t *testing.T) {
 		}
 	}
 }
+
+func TestStores(t *testing.T) {
+	bucket := []string{"--bytes-store", "s3://bucket/a", "--bytes-credentials-file", "conf.go", "--bytes-endpoint", "https://s3.example:9000"}
+	apart := append(bucket, "--etcd-endpoints", "unix:///run/etcd.sock", "--servers-key-file", "conf.go", "--history-url", "postgres://fermi@db/fermi?sslmode=verify-full")
+	for name, c := range map[string]struct {
+		args []string
+		ok   bool
+	}{
+		"a folder":                    {[]string{"--bytes-store", "/mnt/fermi"}, true},
+		"a bucket":                    {bucket, true},
+		"several servers":             {apart, true},
+		"several, a folder":           {append(apart[len(bucket):len(apart):len(apart)], "--bytes-store", "/mnt/fermi"), true},
+		"a relative folder":           {[]string{"--bytes-store", "blobs"}, false},
+		"no credentials":              {bucket[:2], false},
+		"several, without a key":      {append(apart[:len(apart):len(apart)], "--servers-key-file", ""), false},
+		"several, a key that is gone": {append(apart[:len(apart):len(apart)], "--servers-key-file", "none"), false},
+		"several, without PostgreSQL": {append(apart[:len(apart):len(apart)], "--history-url", ""), false},
+		"several, a shared folder":    {append(apart[:len(apart):len(apart)], "--shared", "/srv/fermi"), false},
+		"several, nodes of the demo":  {append(apart[:len(apart):len(apart)], "--demo"), false},
+	} {
+		if _, err := load(t, "", nil, c.args...); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -18,10 +18,40 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// Doors are addresses that only Fermi's own programs dial.
+// Doors are addresses beside the API's.
 type Doors struct {
+	SSH       string // where people reach their environments; "": nowhere
+	Content   string // the domain whose names lead browsers to ports of environments, beside localhost's
 	Peers     string // for the other servers
 	Launchers string // for launchers that are not on this machine; "": none is
+	Pods      Pods   // whose launchers are among them
+}
+
+// TLS is how the API is served over HTTPS: by a certificate in files, or by one that it makes itself.
+type TLS struct {
+	Cert, Key  string
+	SelfSigned bool
+}
+
+// Store is where the bytes of a cluster lie whose servers share no folder: logs, outputs, code, images, datasets and models.
+type Store struct {
+	Place       string // a folder or s3://bucket/prefix; "": in the shared folder
+	Endpoint    string
+	Region      string
+	Credentials string // file
+	Key         string // file: by it the servers' keys are sealed
+}
+
+// Stores are where bytes lie that are not in the shared folder.
+type Stores struct {
+	// Checkpoints is a folder or s3://bucket/prefix; the credentials are in a file.
+	Checkpoints            string
+	CheckpointsEndpoint    string
+	CheckpointsRegion      string
+	CheckpointsCredentials string
+	CheckpointsRate        int
+
+	Store Store
 }
 
 // Settings is everything `fermi up` and `fermi server` can be told.
@@ -47,9 +77,8 @@ type Settings struct {
 	TenantUIDs    Range // zero: from the machine's book
 	TenantBook    string
 	Folders       []string // NAME=PATH or NAME=PATH:ro
-	TLSCert       string
-	TLSKey        string
-	TLSSelfSigned bool
+	TLS           TLS
+	Envs          Envs
 	Hosts         []string
 	Insecure      bool
 
@@ -57,12 +86,7 @@ type Settings struct {
 	HistoryURL          string
 	HistoryPasswordFile string
 
-	// Checkpoints is a folder or s3://bucket/prefix; the credentials are in a file.
-	Checkpoints            string
-	CheckpointsEndpoint    string
-	CheckpointsRegion      string
-	CheckpointsCredentials string
-	CheckpointsRate        int
+	Stores
 
 	// sources says where each value came from, by key.
 	sources map[string]string
@@ -90,6 +114,12 @@ var table = []entry{
 	{"etcd.prefix", "/fermi/v1/", "beginning of every key, for several clusters in one etcd outside", func(s *Settings) value { return (*text)(&s.EtcdPrefix) }},
 	{"peer.listen", "127.0.0.1:0", "address where the other servers reach this one (mutual TLS by the shared link.key)", func(s *Settings) value { return (*text)(&s.Doors.Peers) }},
 	{"link.listen", "", "address where launchers reach this server that are not on its machine (TLS by link.key); none where empty", func(s *Settings) value { return (*text)(&s.Doors.Launchers) }},
+	{"cluster", "", "zone that is a Kubernetes cluster, as ZONE=KUBECONFIG or ZONE=KUBECONFIG:NAMESPACE, with in-cluster for the server's own pod (namespace fermi when not given); may be given several times", func(s *Settings) value { return (*repeated)(&s.Doors.Pods.Clusters) }},
+	{"pods.image", "", "image with fermi as its entry point, which brings the launcher into pods; replicas that name no image run in it", func(s *Settings) value { return (*text)(&s.Doors.Pods.Image) }},
+	{"pods.account", "", "service account of pods (default: default)", func(s *Settings) value { return (*text)(&s.Doors.Pods.Account) }},
+	{"pods.devices", "", "what extended resources of clusters are, beyond those that are known, as RESOURCE=VENDOR:TYPE", func(s *Settings) value { return (*texts)(&s.Doors.Pods.Devices) }},
+	{"pods.rdma", "", "extended resource of clusters' fast network, such as rdma/hca: pods with accelerators get one where their node has it", func(s *Settings) value { return (*text)(&s.Doors.Pods.RDMA) }},
+	{"pods.storage", "", "storage class of the homes of environments (default: the cluster's)", func(s *Settings) value { return (*text)(&s.Doors.Pods.StorageClass) }},
 	{"zone", "", "zone this server stands in: it measures the latency to servers of other zones", func(s *Settings) value { return (*text)(&s.Zone) }},
 	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
 	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},
@@ -98,6 +128,11 @@ var table = []entry{
 	{"checkpoints.region", "us-east-1", "region of the S3 server", func(s *Settings) value { return (*text)(&s.CheckpointsRegion) }},
 	{"checkpoints.credentials.file", "", "file with {\"accessKeyId\": …, \"secretAccessKey\": …, \"sessionToken\": …}; read again for each request", func(s *Settings) value { return (*text)(&s.CheckpointsCredentials) }},
 	{"checkpoints.rate", "256", "most MiB a second that one replica writes there; 0 is no limit", func(s *Settings) value { return (*number)(&s.CheckpointsRate) }},
+	{"bytes.store", "", "where logs, outputs, code, images, datasets and models lie: a folder, or s3://BUCKET/PREFIX; in shared when empty. With an etcd outside the servers then share no folder, and run nothing on their own machines", func(s *Settings) value { return (*address)(&s.Store.Place) }},
+	{"bytes.endpoint", "", "address of the store's S3 server; Amazon's when empty", func(s *Settings) value { return (*address)(&s.Store.Endpoint) }},
+	{"bytes.region", "us-east-1", "region of the store's S3 server", func(s *Settings) value { return (*text)(&s.Store.Region) }},
+	{"bytes.credentials.file", "", "file with the store's credentials, as checkpoints.credentials.file", func(s *Settings) value { return (*text)(&s.Store.Credentials) }},
+	{"servers.key.file", "", "file of 32 random bytes that every server is given: the keys that servers have in common are kept in etcd, sealed with it", func(s *Settings) value { return (*text)(&s.Store.Key) }},
 	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},
 	{"log.format", "text", "text or json", func(s *Settings) value { return (*text)(&s.LogFormat) }},
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},
@@ -107,10 +142,22 @@ var table = []entry{
 	{"tenants.uids", "", "FIRST-LAST: uids for projects, one each, when run as root; without it each project gets 65536 that no project of this machine has", func(s *Settings) value { return &s.TenantUIDs }},
 	{"tenants.book", "/var/lib/fermi", "folder where all instances of Fermi on this machine write down whose uids are whose", func(s *Settings) value { return (*text)(&s.TenantBook) }},
 	{"folder", "", "folder of this machine that projects may be granted, as NAME=PATH or NAME=PATH:ro; may be given several times", func(s *Settings) value { return (*repeated)(&s.Folders) }},
-	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
-	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
-	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},
+	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLS.Cert) }},
+	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLS.Key) }},
+	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLS.SelfSigned) }},
 	{"hosts", "", "further names of this server, which a browser may use in its address; others are refused", func(s *Settings) value { return (*texts)(&s.Hosts) }},
+	{"ssh", "", "address where people reach their environments by SSH, such as 0.0.0.0:2222; none where empty", func(s *Settings) value { return (*text)(&s.Doors.SSH) }},
+	{"content.domain", "", "domain whose names lead browsers to ports of environments: PORT--ENV--PROJECT.DOMAIN; beside it PORT--ENV--PROJECT.localhost does", func(s *Settings) value { return (*text)(&s.Doors.Content) }},
+	{"images.allow", "", "registries, or the beginnings of names, that images of tasks, environments, services and builds may have, such as registry.example.org/team; any where empty", func(s *Settings) value { return (*texts)(&s.Envs.Images) }},
+	{"env.idle.after", "", "after how long without activity environments are stopped whose owners say nothing, such as 2h; none where empty", func(s *Settings) value { return (*amount)(&s.Envs.IdleAfter) }},
+	{"env.idle.most", "", "the longest time without activity that an environment may choose before it is stopped, such as 24h; any where empty", func(s *Settings) value { return (*amount)(&s.Envs.IdleMost) }},
+	{"env.most.accelerators", "8", "most accelerators of an environment, at most 64", func(s *Settings) value { return (*number)(&s.Envs.Accelerators) }},
+	{"env.most.cpu", "128", "most cores of an environment", func(s *Settings) value { return (*number)(&s.Envs.Cores) }},
+	{"env.most.memory", "1Ti", "most memory of an environment", func(s *Settings) value { return (*amount)(&s.Envs.Memory) }},
+	{"env.most.storage", "2Ti", "most that the home of an environment may hold", func(s *Settings) value { return (*amount)(&s.Envs.Storage) }},
+	{"env.user.running", "8", "how many environments a user whose quota says nothing may have running; 0 is no bound", func(s *Settings) value { return (*number)(&s.Envs.UserRunning) }},
+	{"env.user.devices", "16", "how many accelerators a user's running environments may have, where the user's quota says nothing; 0 is no bound", func(s *Settings) value { return (*number)(&s.Envs.UserDevices) }},
+	{"env.user.storage", "4Ti", "how much the homes of a user's environments may hold, where the user's quota says nothing; 0 is no bound", func(s *Settings) value { return (*amount)(&s.Envs.UserStorage) }},
 	{"insecure", "false", "allow listening beyond loopback without TLS", func(s *Settings) value { return (*flagged)(&s.Insecure) }},
 }
 

@@ -34,12 +34,16 @@ func load(t *testing.T, file string, environ []string, args ...string) (*Setting
 	return Load(flags, append([]string{"HOME=/home/li"}, environ...))
 }
 
+var defaultEnvs = Envs{Accelerators: 8, Cores: 128, Memory: "1Ti", Storage: "2Ti", UserRunning: 8, UserDevices: 16, UserStorage: "4Ti"}
+
+var defaultStores = Stores{CheckpointsRegion: "us-east-1", CheckpointsRate: 256, Store: Store{Region: "us-east-1"}}
+
 func TestDefaults(t *testing.T) {
 	got, err := load(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdPrefix: "/fermi/v1/", Doors: Doors{Peers: "127.0.0.1:0"}, CheckpointsRegion: "us-east-1", CheckpointsRate: 256}
+	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdPrefix: "/fermi/v1/", Doors: Doors{Peers: "127.0.0.1:0"}, Stores: defaultStores, Envs: defaultEnvs}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
 	}
@@ -56,7 +60,7 @@ func TestOrder(t *testing.T) {
 	}
 	want := &Settings{
 		Data: "/file", Listen: "127.0.0.1:3", LogLevel: "debug", LogFormat: "json", Demo: true, Processes: 12,
-		ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdEndpoints: []string{"https://a:1", "https://b:1"}, EtcdPrefix: "/fermi/v1/", Doors: Doors{Peers: "127.0.0.1:0"}, CheckpointsRegion: "us-east-1", CheckpointsRate: 256,
+		ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdEndpoints: []string{"https://a:1", "https://b:1"}, EtcdPrefix: "/fermi/v1/", Doors: Doors{Peers: "127.0.0.1:0"}, Stores: defaultStores, Envs: defaultEnvs,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)

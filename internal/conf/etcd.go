@@ -3,12 +3,12 @@ package conf
 import (
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // etcd refuses what would let strangers into the state, or could never connect.
@@ -62,4 +62,4 @@ func (s *Settings) etcd() []fault.Field {
 	return out
 }
 
-var zoneName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+var zoneName = pattern.New(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)

@@ -2,14 +2,14 @@ package conf
 
 import (
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
-var namedFolder = regexp.MustCompile(`^([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)=(/.*?)(:ro)?$`)
+var namedFolder = pattern.New(`^([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)=(/.*?)(:ro)?$`)
 
 // system are the folders that no project may be granted, nor anything that has one of them in it. What lies in them may be granted.
 var system = []string{"/", "/tmp", "/var/tmp", "/dev/shm"}

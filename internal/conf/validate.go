@@ -3,13 +3,13 @@ package conf
 import (
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Validate lists every refused setting at once.
@@ -45,13 +45,13 @@ func (s *Settings) Validate() []fault.Field {
 	if r := s.TenantUIDs; r != (Range{}) && (r.First < minUID || r.Last > maxUID || r.First >= r.Last) {
 		add("tenants.uids", "%d-%d is out of range: two numbers from %d to %d, the second larger, are allowed; the last one keeps images.", "%d-%d 超出范围：起止编号须在 %d 到 %d 之间且后者更大；最后一个用于保管镜像。", r.First, r.Last, minUID, maxUID)
 	}
-	return slices.Concat(out, s.network(), s.etcd(), s.past(), s.checkpoints(), s.folders(), s.doors())
+	return slices.Concat(out, s.network(), s.etcd(), s.past(), s.checkpoints(), s.folders(), s.doors(), s.pods())
 }
 
 // Below minUID are the system's and people's own; maxUID keeps off the numbers that mean nobody.
 const minUID, maxUID = 1000, 1<<31 - 2
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
+var hostName = pattern.New(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
 
 // doors refuses what would let strangers in.
 func (s *Settings) doors() []fault.Field {
@@ -59,10 +59,10 @@ func (s *Settings) doors() []fault.Field {
 	add := func(key, en, zh string, args ...any) {
 		out = append(out, fault.Field{Path: key, Message: fault.T(en, zh, args...)})
 	}
-	if (s.TLSCert == "") != (s.TLSKey == "") {
+	if (s.TLS.Cert == "") != (s.TLS.Key == "") {
 		add("tls.key", "Give both tls.cert and tls.key, or neither.", "tls.cert 与 tls.key 必须同时给出或同时省略。")
 	}
-	if s.TLSSelfSigned && s.TLSCert != "" {
+	if s.TLS.SelfSigned && s.TLS.Cert != "" {
 		add("tls.self-signed", "Give either a certificate or tls.self-signed, not both.", "证书与 tls.self-signed 只能选择其一。")
 	}
 	for _, h := range s.Hosts {
@@ -70,7 +70,7 @@ func (s *Settings) doors() []fault.Field {
 			add("hosts", "%s is not the name of a host, such as fermi.example.com, without scheme and port.", "%s 不是合法的主机名，例如 fermi.example.com，不含协议和端口。", strconv.Quote(h))
 		}
 	}
-	for _, f := range []struct{ key, path string }{{"tls.cert", s.TLSCert}, {"tls.key", s.TLSKey}} {
+	for _, f := range []struct{ key, path string }{{"tls.cert", s.TLS.Cert}, {"tls.key", s.TLS.Key}} {
 		if f.path != "" && !exists(f.path) {
 			add(f.key, "There is no file %s.", "文件 %s 不存在。", strconv.Quote(f.path))
 		}
@@ -82,6 +82,15 @@ func (s *Settings) doors() []fault.Field {
 		} else if host == "" || host == "0.0.0.0" || host == "::" {
 			add("link.listen", "%s names no address; launchers must be able to dial it.", "%s 未指明地址；启动器需要能够拨通它。", strconv.Quote(at))
 		}
+	}
+	if s.Doors.SSH != "" {
+		_, port, err := net.SplitHostPort(s.Doors.SSH)
+		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+			add("ssh", "%s is not an address such as 0.0.0.0:2222.", "%s 不是合法的地址，例如 0.0.0.0:2222。", strconv.Quote(s.Doors.SSH))
+		}
+	}
+	if s.Doors.Content != "" && (!hostName.MatchString(s.Doors.Content) || len(s.Doors.Content) > 180) {
+		add("content.domain", "%s is not a domain, such as apps.example.com, without scheme and port.", "%s 不是合法的域名，例如 apps.example.com，不含协议和端口。", strconv.Quote(s.Doors.Content))
 	}
 	for _, l := range []struct {
 		key, addr string
@@ -95,7 +104,7 @@ func (s *Settings) doors() []fault.Field {
 			add(l.key, "%s is not an address such as 127.0.0.1:7070.", "%s 不是合法的地址，例如 127.0.0.1:7070。", strconv.Quote(l.addr))
 			continue
 		}
-		if !Loopback(host) && s.TLSCert == "" && !s.TLSSelfSigned && !s.Insecure {
+		if !Loopback(host) && s.TLS.Cert == "" && !s.TLS.SelfSigned && !s.Insecure {
 			add(l.key, "%s can be reached from other machines, and tokens would travel unencrypted; give tls.cert and tls.key or tls.self-signed, listen on 127.0.0.1, or say insecure.", "%s 可被其他机器访问，令牌将以明文传输；请配置 tls.cert 和 tls.key 或 tls.self-signed，或监听 127.0.0.1，或显式设置 insecure。", strconv.Quote(l.addr))
 		}
 	}

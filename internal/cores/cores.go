@@ -47,18 +47,32 @@ func Borrow(n int) (giveBack func()) {
 }
 
 // Nice gives all threads of this process a priority as nice does: below 0 they go before those of others, which only root may
-// ask for. Threads and processes that they start have it too.
+// ask for. Threads and processes that they start have it too. Where the kernel shares the processor out by sessions (autogroup), a
+// thread's priority counts only within its own session, so a process that leads its session (a service, a container's first process)
+// gives it to that as well; the session of a terminal belongs to other programs too and stays as it is.
 func Nice(n int) error {
 	var errs []error
-	for range 2 { // a thread may be born while we look
+	done := map[int]bool{}
+	for before := -1; before < len(done); { // a thread may be born while we look
+		before = len(done)
 		list, err := os.ReadDir("/proc/self/task")
-		errs = []error{err}
+		if err != nil {
+			return err
+		}
 		for _, e := range list {
-			if thread, err := strconv.Atoi(e.Name()); err == nil {
-				if err := syscall.Setpriority(syscall.PRIO_PROCESS, thread, n); !errors.Is(err, syscall.ESRCH) {
-					errs = append(errs, err)
-				}
+			thread, err := strconv.Atoi(e.Name())
+			if err != nil || done[thread] {
+				continue
 			}
+			done[thread] = true
+			if err := syscall.Setpriority(syscall.PRIO_PROCESS, thread, n); !errors.Is(err, syscall.ESRCH) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if session, _, failed := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0); failed == 0 && int(session) == os.Getpid() {
+		if err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(n)), 0); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

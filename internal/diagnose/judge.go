@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Evidence is what is known of one end.
@@ -79,8 +81,8 @@ func before(a Evidence, ca *Rule, b Evidence, cb *Rule) bool {
 }
 
 var (
-	frame     = regexp.MustCompile(`(?m)^(?:\[rank\d+\]:)?\s*File "([^"]*)", line (\d+), in (\S+)`)
-	exception = regexp.MustCompile(`(?m)^(?:\[rank\d+\]: )?([A-Za-z_][\w.]*)(?::|$)`)
+	frame     = pattern.New(`(?m)^(?:\[rank\d+\]:)?\s*File "([^"]*)", line (\d+), in (\S+)`)
+	exception = pattern.New(`(?m)^(?:\[rank\d+\]: )?([A-Za-z_][\w.]*)(?::|$)`)
 )
 
 // Fingerprint is equal for the same failure: the same way through the program to the same kind of

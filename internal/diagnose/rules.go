@@ -36,6 +36,7 @@ type Rule struct {
 	Reasons []string   `json:"reasons,omitempty"` // of the end
 	Signals []string   `json:"signals,omitempty"`
 	Place   bool       `json:"place,omitempty"` // it says something of the machine, and of what that is part of
+	Named   bool       `json:"named,omitempty"` // the engine names it; no end and no words lead to it
 	Words   []string   `json:"words,omitempty"` // expressions over the last words
 	Final   []string   `json:"final,omitempty"` // expressions over the last traceback alone
 	Text    fault.Text `json:"text"`            // follows "rank 3: "
@@ -74,7 +75,7 @@ func parse(data []byte) ([]*Rule, error) {
 			return nil, fmt.Errorf("rule %s: %w", r.ID, err)
 		}
 		known := slices.Contains([]Guilt{Own, Peer}, r.Guilt) && slices.Contains([]Action{Restart, Swap, Stop}, r.Action)
-		if r.ID == "" || seen[r.ID] || !known || len(r.Reasons)+len(r.Signals)+len(r.Words)+len(r.Final) == 0 {
+		if r.ID == "" || seen[r.ID] || !known || r.Named != (len(r.Reasons)+len(r.Signals)+len(r.Words)+len(r.Final) == 0) {
 			return nil, fmt.Errorf("rule %q is not whole", r.ID)
 		}
 		seen[r.ID] = true
@@ -95,7 +96,7 @@ func compile(list []string) (out []*regexp.Regexp, err error) {
 
 // matches says whether the rule is about this end.
 func (r *Rule) matches(e Evidence, words, final string) bool {
-	if len(r.Reasons) > 0 && !slices.Contains(r.Reasons, e.Reason) || len(r.Signals) > 0 && !slices.Contains(r.Signals, e.Signal) {
+	if r.Named || len(r.Reasons) > 0 && !slices.Contains(r.Reasons, e.Reason) || len(r.Signals) > 0 && !slices.Contains(r.Signals, e.Signal) {
 		return false
 	}
 	if len(r.words)+len(r.final) == 0 {

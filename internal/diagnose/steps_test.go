@@ -42,7 +42,8 @@ func TestEveryStepRuleHasASample(t *testing.T) {
 	eachSample(t, "testdata/steps", ids, func(file, id string) {
 		m := Meter{Rules: stepRules}
 		for i, line := range lines(t, file) {
-			rule, step, total := stepRules.Read(line[1])
+			r := stepRules.Read(line[1])
+			rule, step, total := r.Rule, r.Step, r.Total
 			if found := rule != nil && rule.ID == id; found != (line[0] != "-") {
 				t.Fatalf("%s:%d: %v", file, i+2, rule)
 			}
@@ -94,6 +95,54 @@ func TestAMeterFollowsTheNumberThatRises(t *testing.T) {
 	}
 }
 
+// TestAProcessThatGoesOnSaysWhere: the second process of a script begins in a later epoch, whose number alone shows how far it is.
+func TestAProcessThatGoesOnSaysWhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second []string
+		step, from    int64 // of the second process: the newest, and how many there were before its first
+		reached       int64 // by the first process
+	}{
+		"imagenet": {
+			[]string{"Epoch: [0][  1/100]\tTime", "Epoch: [0][ 11/100]\tTime", "Epoch: [0][ 91/100]\tTime", "Epoch: [1][  1/100]\tTime", "Epoch: [8][ 11/100]\tTime"},
+			[]string{"Epoch: [8][  1/100]\tTime", "Epoch: [8][ 11/100]\tTime"}, 811, 800, 811,
+		},
+		"from one": {
+			[]string{"Epoch 1:  50%|█| 50/100 [00:05<00:05, 9it/s]", "Epoch 1: 100%|█| 100/100 [00:05<00:05, 9it/s]", "Epoch 4:  10%|█| 10/100 [00:05<00:05, 9it/s]"},
+			[]string{"Epoch 3:   0%|█| 0/100 [00:00<?, ?it/s]", "Epoch 3:  10%|█| 10/100 [00:05<00:05, 9it/s]"}, 210, 200, 310,
+		},
+		"keras": {
+			[]string{"Epoch 1/10", " 30/157 [====>....] - loss: 0.19", "157/157 [=====] - loss: 1.78", "Epoch 2/10", "  7/157 [====>....] - loss: 0.19"},
+			[]string{"Epoch 2/10", "  1/157 [>....] - loss: 0.19", "  2/157 [>....] - loss: 0.19"}, 159, 157, 164,
+		},
+		"mmengine": {
+			[]string{"Epoch(train) [1][ 10/196] lr: 3", "Epoch(train) [1][ 20/196] lr: 3"},
+			[]string{"Epoch(train) [3][ 10/196] lr: 3", "Epoch(train) [3][ 20/196] lr: 3"}, 2*196 + 20, 2 * 196, 20,
+		},
+		"no epoch": {
+			[]string{"[17] [ 10/100]", "[17] [ 20/100]", "[17] [ 95/100]", "[17] [ 10/100]"}, []string{"[17] [ 10/100]", "[17] [ 20/100]"}, 20, 0, 110,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			origins := Origins{}
+			tell := func(lines []string) (*Meter, int64) {
+				m, newest := &Meter{Rules: stepRules, Origins: origins}, int64(0)
+				for _, line := range lines {
+					if step, _, _ := m.Line(line); step > 0 {
+						newest = step
+					}
+				}
+				return m, newest
+			}
+			if _, reached := tell(c.first); reached != c.reached {
+				t.Errorf("the first reached %d, not %d", reached, c.reached)
+			}
+			if m, step := tell(c.second); step != c.step || m.From() != c.from {
+				t.Errorf("step %d from %d, not %d from %d", step, m.From(), c.step, c.from)
+			}
+		})
+	}
+}
+
 func FuzzSteps(f *testing.F) {
 	files, _ := filepath.Glob("testdata/steps/*.txt")
 	for _, file := range files {
@@ -123,7 +172,7 @@ func TestStepPage(t *testing.T) {
 Made from ` + "`internal/diagnose/steps.json`" + ` by ` + "`go generate ./internal/diagnose`" + `. A rank without the SDK is followed by its lines: at most four looks a second, at the
 newest lines of each pipe, at the last 1 KiB of a line. The first number that rises counts; another (a download before, an evaluation in
 between) only tells that the rank lives, and takes over once the first is heard no more. Where the number starts anew with each epoch, ours
-goes on. Rules are tried in this order. Steps feed ` + "`status.pace`" + `, what failures cost and the watch for hangs; rules that are *coarse* (they tell of epochs, or
+goes on: by the number of the epoch where the rule reads one, so that a process that goes on in a later epoch is where it says, else by counting, and such a process is taken to begin anew. Rules are tried in this order. Steps feed ` + "`status.pace`" + `, what failures cost and the watch for hangs; rules that are *coarse* (they tell of epochs, or
 only of lines) feed the watch alone: how fast and how far such a script is stays unknown. Since such a script announces no pause, its
 silence may last six usual intervals and at least 30 s, ten minutes before its second line and after its last (12 of 12), and a process that works never hangs. A task without restarts left is not ended for it, only the event ` + "`NoProgress`" + ` is told.
 

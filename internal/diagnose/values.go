@@ -2,9 +2,10 @@ package diagnose
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // maxValues bounds the numbers that are read from one line.
@@ -12,9 +13,9 @@ const maxValues = 16
 
 var (
 	// A name, a sign and a number: loss=0.31, "lr": 1e-4, 'grad_norm': nan, acc: 93.1%.
-	named = regexp.MustCompile(`(?i)(?:^|[^\w./-])["']?((?:(?:lm|grad|train|val|valid|validation|eval|test|learning|loss|consumed) )?[A-Za-z][\w./-]{0,63})["']?\s*[:=]\s*["']?(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf|infinity))(%?)(?:["',;:|)\]}\s]|$)`)
+	named = pattern.New(`(?i)(?:^|[^\w./-])["']?((?:(?:lm|grad|train|val|valid|validation|eval|test|learning|loss|consumed) )?[A-Za-z][\w./-]{0,63})["']?\s*[:=]\s*["']?(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf|infinity))(%?)(?:["',;:|)\]}\s]|$)`)
 	// Without a sign only words that name what is trained for: loss 2.31, Acc@1 93.1, lm loss 4.2E+00, mfu 41.2%.
-	plain = regexp.MustCompile(`(?i)(?:^|[^\w./-])((?:(?:train|val|valid|validation|eval|test|lm)[ _])?(?:loss|accuracy|acc(?:@\d)?|ppl|perplexity|lr|grad[ _]norm|mfu))\s+(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf|infinity))(%?)(?:["',;:|)\]}\s]|$)`)
+	plain = pattern.New(`(?i)(?:^|[^\w./-])((?:(?:train|val|valid|validation|eval|test|lm)[ _])?(?:loss|accuracy|acc(?:@\d)?|ppl|perplexity|lr|grad[ _]norm|mfu))\s+(-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf|infinity))(%?)(?:["',;:|)\]}\s]|$)`)
 )
 
 // counters say where a line is, not what was reached there.
@@ -33,7 +34,7 @@ func Values(line string) map[string]float64 {
 		line = escapes.ReplaceAllString(line, "")
 	}
 	var out map[string]float64
-	for _, re := range []*regexp.Regexp{named, plain} {
+	for _, re := range []*pattern.Pattern{named, plain} {
 		for rest := line; len(out) < maxValues; {
 			m := re.FindStringSubmatchIndex(rest)
 			if m == nil {

@@ -62,6 +62,26 @@ func (f *Feed) Next(ctx context.Context) ([]Change, error) {
 	}
 }
 
+// Wait waits until there are changes, and takes none. Another goroutine may take them meanwhile. An error as Next's.
+func (f *Feed) Wait(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		waiting, closed := len(f.order) > 0, f.closed
+		f.mu.Unlock()
+		switch {
+		case waiting:
+			return nil
+		case closed:
+			return fault.New(fault.Unavailable, "FeedClosed", fault.T("The feed was closed.", "变更订阅已关闭。"))
+		}
+		select {
+		case <-ctx.Done():
+			return fault.From(ctx.Err())
+		case <-f.wake:
+		}
+	}
+}
+
 // Take takes the changes that there are now, without waiting.
 func (f *Feed) Take() []Change {
 	list, _ := f.take()

@@ -8,6 +8,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/hold"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 )
 
 // Name is a replica's deterministic name: task id, role, index, attempt.
@@ -88,11 +89,19 @@ type Tenancy struct {
 	UID int `json:"uid,omitempty"`
 	// Folders are the names of the machines' folders that the project was granted.
 	Folders []string `json:"folders,omitempty"`
+	// HostNetwork: it uses the machine's network, because its gang is on several machines.
+	HostNetwork bool `json:"hostNetwork,omitempty"`
 	// Home names the home folder that its processes have and that outlives the replica: the id of who owns it. One replica at a
 	// time has it. "": the replica's own, which goes with it.
 	Home string `json:"home,omitempty"`
-	// HomeLimit is what that home may hold; 0: no bound of its own.
+	// HomeLimit is what that home may hold.
 	HomeLimit api.Bytes `json:"homeLimit,omitempty"`
+	// Mounts are versions of datasets and models that its processes find as folders, read-only.
+	Mounts mount.Lists `json:"mounts,omitzero"`
+	// Volumes are folders of the node, of those that the project was granted, that its processes find at their paths.
+	Volumes []mount.Volume `json:"volumes,omitempty"`
+	// Resets counts how often its owner wanted what was written over its images thrown away.
+	Resets int `json:"resets,omitempty"`
 }
 
 // Duties are what a replica does beside running its ranks.
@@ -101,14 +110,32 @@ type Duties struct {
 	Spare bool `json:"spare,omitempty"`
 	// Peer: launchers keep what ranks save in each other's memory too.
 	Peer bool `json:"peer,omitempty"`
+	// Images is what it does with images, beside running in one; "": nothing.
+	Images ImageDuty `json:"images,omitempty"`
+	// Clones are repositories that are brought into its home.
+	Clones []mount.Clone `json:"clones,omitempty"`
 	// Serve is how the launcher finds out whether its processes answer requests; nil: they answer none.
 	Serve *Serve `json:"serve,omitempty"`
 }
 
+// ImageDuty is what a replica does with images.
+type ImageDuty string
+
+// The duties.
+const (
+	// ImageBuild: its processes are root of a user namespace on the node's own system, and their home is what the project's builds there share.
+	ImageBuild ImageDuty = "build"
+	// ImagePull: its image is brought to the node and held; its processes run in the node's own system.
+	ImagePull ImageDuty = "pull"
+	// ImageSave: they see what was written over its image by the owner of Home, and the bare image beside, and change nothing.
+	ImageSave ImageDuty = "save"
+)
+
 // Serve is how a replica that answers requests is asked whether it can.
 type Serve struct {
-	Port int    `json:"port,omitempty"` // that it listens on; 0: the one that its launcher gives it, $FERMI_PORT
-	Path string `json:"path,omitempty"` // asked with GET, and answered with 2xx or 3xx; "": a connection is enough
+	Service string `json:"service,omitempty"` // whose replica it is
+	Port    int    `json:"port,omitempty"`    // that it listens on; 0: the one that its launcher gives it, $FERMI_PORT
+	Path    string `json:"path,omitempty"`    // asked with GET, and answered with 2xx or 3xx; "": a connection is enough
 	// Every is the time between two questions, Timeout how long an answer may take, Failures how many in a row make it unready.
 	Every    api.Duration `json:"every"`
 	Timeout  api.Duration `json:"timeout"`
@@ -122,11 +149,18 @@ type Serving struct {
 	Why   string // they don't answer; for people
 }
 
-// Reach is where a replica's ranks are reached.
+// Reach is where a replica's ranks are reached, and what they wait for.
 type Reach struct {
-	Address string   // "": by the machine's loopback
-	Serve   int      // port that its ranks may serve others on, as long as the launcher lives
-	Serving *Serving // nil: it answers no requests
+	Address  string    // "": by the machine's loopback
+	Serve    int       // port that its ranks may serve others on, as long as the launcher lives
+	Serving  *Serving  // nil: it answers no requests
+	Bringing *Bringing // nil: nothing is on its way to the node
+}
+
+// Bringing is how far something is that has to be on the node before ranks start.
+type Bringing struct {
+	Name        string // such as digits@3
+	Done, Total int64  // bytes
 }
 
 // Elastic is what the ranks of an elastic task need to know about its size.
@@ -170,8 +204,12 @@ type Observation struct {
 	TaskID  string
 	State   State
 	Started time.Time // of the user's process
-	Exit    *Exit     // from Exited on
-	Node    string    // where it is
+	// Boot and Up are the same by a clock that nobody sets: in which boot of its machine, and how long that had been up; zero
+	// where it is not known.
+	Boot string
+	Up   time.Duration
+	Exit *Exit  // from Exited on
+	Node string // where it is
 	// Launched says that its launcher lives, or did; Version is the program's that it runs, "" where
 	// it does not say: it is of a time when launchers did not.
 	Launched bool
@@ -180,6 +218,8 @@ type Observation struct {
 	// a port, "" while not known. What the launcher itself reports over the link goes before.
 	Address         string
 	LauncherAddress string
+	// Home is the one node that reaches its home, where the engine found that it is such a one; "": any, or not known.
+	Home string
 	// Ready says that its processes can be reached at Address: they were started and have not ended. An engine that
 	// probes its replicas says so only after the probe has passed.
 	Ready bool
@@ -227,12 +267,24 @@ const (
 	ReasonTimedOut     = "TimedOut"
 	ReasonStopped      = "Stopped"      // we stopped it
 	ReasonStartFailed  = "StartFailed"  // the command or its code could not be started: the user's to mend
-	ReasonLauncherLost = "LauncherLost" // the launcher itself was killed
+	ReasonLauncherLost = "LauncherLost" // the launcher itself is gone; the cause says how
 	ReasonSilent       = hold.Silent    // the launcher said nothing, and was given up without proof of its end
 	ReasonNodeLost     = hold.Lost      // an operator said that its node is gone
 	ReasonLeftEarly    = "LeftEarly"    // a rank ended well while others needed it
 	ReasonProcessLimit = "ProcessLimit" // it could make no more processes, and gave up
 	ReasonDiskLimit    = "DiskLimitExceeded"
+	ReasonRefused      = "NodeRefused" // its node did not admit it: the place was not what it was thought to be. Nothing was started
+)
+
+// NodeReclaimed is the reason of a node that is not ready because its owner is about to take it away: a spot machine's notice, an autoscaler.
+// What runs there leaves.
+const NodeReclaimed = "Reclaimed"
+
+// The causes of ReasonLauncherLost that an engine can tell apart; they are rules of diagnose. Without one nobody knows.
+const (
+	CauseLauncherKilled     = "launcher-killed"      // the process, on a node that is up
+	CauseNodeRestarted      = "node-restarted"       // the launcher was of an earlier boot
+	CauseLauncherNotStarted = "launcher-not-started" // again and again
 )
 
 // Lost says that the replica's own processes did not end it: its launcher, or the node with it, is gone.
@@ -295,5 +347,9 @@ type FolderSaves struct {
 	Instant bool `json:"instant,omitempty"`
 }
 
-// FromFolder says, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to.
-const FromFolder = "folder"
+// FromFolder and FromPeer say, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to,
+// and that a state of at least one of them came from another launcher's memory.
+const (
+	FromFolder = "folder"
+	FromPeer   = "peer"
+)

@@ -11,10 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -55,14 +57,23 @@ type world struct {
 	known *known
 	g     *Gateway
 	url   string
+	start func(name string, h http.Handler) serving.ServiceEndpoint // nil: on this machine's loopback
 }
 
 func newWorld(t *testing.T) *world {
-	k := &known{objs: map[api.Key]api.Object{}}
-	w := &world{t: t, known: k, g: New(Config{Store: k, Cookies: true})}
+	w := newKnown(t)
+	w.g = New(Config{Store: w.known, Cookies: true})
+	close(w.g.filled) // tests tell it all that there is
 	front := httptest.NewServer(w.g)
 	t.Cleanup(front.Close)
 	w.url = front.URL
+	return w
+}
+
+// newKnown is what a gateway reads, without one.
+func newKnown(t *testing.T) *world {
+	k := &known{objs: map[api.Key]api.Object{}}
+	w := &world{t: t, known: k}
 	k.put(&api.Project{Meta: api.Meta{Name: "a"}, Spec: api.ProjectSpec{Members: []string{"ann"}}}, &api.Project{Meta: api.Meta{Name: "b"}, Spec: api.ProjectSpec{Members: []string{"bob"}}},
 		&api.User{Meta: api.Meta{Name: "ann", ID: "user-1"}, Spec: api.UserSpec{Role: api.RoleMember}}, &api.User{Meta: api.Meta{Name: "bob"}, Spec: api.UserSpec{Role: api.RoleMember}}, &api.User{Meta: api.Meta{Name: "root"}, Spec: api.UserSpec{Role: api.RoleAdmin}})
 	for _, u := range []string{"ann", "bob", "root"} {
@@ -83,6 +94,10 @@ func (w *world) token(name string, spec api.TokenSpec) {
 func (w *world) serve(name string, change func(*serving.ServiceEndpointsSpec), handlers ...http.Handler) (servers []*httptest.Server) {
 	spec := serving.ServiceEndpointsSpec{ServiceID: "svc-" + name, Project: "a", Timeout: api.Duration(30 * time.Second), MaxConcurrency: 64, MaxQueue: 64}
 	for i, h := range handlers {
+		if w.start != nil {
+			spec.Replicas = append(spec.Replicas, w.start(fmt.Sprint(name, "-", i), h))
+			continue
+		}
 		s := httptest.NewServer(h)
 		w.t.Cleanup(s.Close)
 		servers = append(servers, s)
@@ -181,6 +196,39 @@ func TestWhoMayAsk(t *testing.T) {
 
 // TestPassedOn: path, query, method and body arrive as they are; no secret of the caller does, and nothing comes back that
 // would act in the console's name.
+func TestRefusedTokensAreTold(t *testing.T) {
+	w := newWorld(t)
+	w.serve("svc", nil, http.HandlerFunc(echo))
+	var tried []string
+	enough := fault.New(fault.TooMany, "TooManyRefusals", fault.T("Enough.", "够了。"))
+	w.g.cfg.Refused = func(_ *http.Request, name string, why *fault.Error) error {
+		if tried = append(tried, name); why.Reason != "BadToken" {
+			t.Errorf("told of %v", why)
+		}
+		if len(tried) > 2 {
+			return enough
+		}
+		return nil
+	}
+	for i, want := range []int{401, 401, 429} {
+		req := w.request("GET", "/inference/svc/x", "", nil)
+		req.Header.Set("Authorization", "Bearer "+secretOf("nobody"))
+		if i == 1 {
+			req.Header.Del("Authorization")
+			req.Header.Set("X-Api-Key", "guess")
+		}
+		if status, body, _ := w.do(req); status != want {
+			t.Errorf("try %d: %d %s", i, status, body)
+		}
+	}
+	if status, _, _ := w.do(w.request("GET", "/inference/svc/x", "", nil)); status != 401 {
+		t.Errorf("without a token: %d", status)
+	}
+	if want := []string{"nobody", "", "nobody"}; !slices.Equal(tried, want) {
+		t.Errorf("told of %q, not %q", tried, want)
+	}
+}
+
 func TestPassedOn(t *testing.T) {
 	w := newWorld(t)
 	w.serve("chat", nil, http.HandlerFunc(echo))
@@ -243,6 +291,34 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestEnds: answers end as HTTP lets them end: without a body, with the connection, and with neither length nor body.
+func TestEnds(t *testing.T) {
+	w := newWorld(t)
+	raw := func(answer string) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			conn, buf, _ := rw.(http.Hijacker).Hijack()
+			defer conn.Close()
+			_, _ = buf.WriteString(answer)
+			_ = buf.Flush()
+			if r.Method == http.MethodHead {
+				_, _ = io.Copy(io.Discard, conn) // it keeps the connection
+			}
+		})
+	}
+	w.serve("close", nil, raw("HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nto the end"))
+	if status, body := w.get("/inference/close/", "ann"); status != 200 || body != "to the end" {
+		t.Errorf("%d %q", status, body)
+	}
+	w.serve("head", nil, raw("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"))
+	if status, body, _ := w.do(w.request(http.MethodHead, "/inference/head/", "ann", nil)); status != 200 || body != "" {
+		t.Errorf("%d %q", status, body)
+	}
+	w.serve("none", nil, raw("HTTP/1.1 204 No Content\r\n\r\n"))
+	if status, body := w.get("/inference/none/", "ann"); status != 204 || body != "" {
+		t.Errorf("%d %q", status, body)
+	}
+}
+
 // TestNobodyListens: a connection that is refused was no question: also a POST finds the other replica, and one that comes
 // only later.
 func TestNobodyListens(t *testing.T) {
@@ -269,9 +345,7 @@ func TestNobodyListens(t *testing.T) {
 		status, _, _ := w.do(w.request(http.MethodPost, "/inference/late/", "ann", strings.NewReader("x")))
 		done <- status
 	}()
-	for w.g.meters.of("late") == nil {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "it waits", func() bool { return w.g.find("late").waitingNow() > 0 || w.g.find("late").meters.Load() != nil })
 	w.serve("late", nil, http.HandlerFunc(echo))
 	if status := <-done; status != 200 {
 		t.Errorf("%d", status)
@@ -310,9 +384,7 @@ func TestBounds(t *testing.T) {
 		go ask()
 	}
 	s := w.g.find("busy")
-	for s.waitingNow() < 3 || now.Load() < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "two are worked on and three wait", func() bool { return s.waitingNow() == 3 && now.Load() == 2 })
 	status, body, h := w.do(w.request(http.MethodGet, "/inference/busy/", "ann", nil))
 	if status != 429 || h.Get("Retry-After") == "" || !strings.Contains(body, "QueueFull") {
 		t.Errorf("%d %s", status, body)
@@ -339,10 +411,12 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestStreams: each chunk arrives before the next is written, also long after the time limit of the first byte; a WebSocket
+// TestStreams: each chunk arrives before the next is written, also a day after the time limit of the first byte; a WebSocket
 // is carried both ways.
-func TestStreams(t *testing.T) {
-	w := newWorld(t)
+func TestStreams(t *testing.T) { synctest.Test(t, testStreams) }
+
+func testStreams(t *testing.T) {
+	w, client := newBubble(t)
 	next := make(chan struct{})
 	w.serve("sse", func(s *serving.ServiceEndpointsSpec) { s.Timeout = api.Duration(300 * time.Millisecond) }, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ws" {
@@ -365,7 +439,7 @@ func TestStreams(t *testing.T) {
 			<-next
 		}
 	}))
-	resp, err := http.DefaultClient.Do(w.request(http.MethodGet, "/inference/sse/", "ann", nil))
+	resp, err := client.Do(w.request(http.MethodGet, "/inference/sse/", "ann", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,11 +452,11 @@ func TestStreams(t *testing.T) {
 		}
 		_, _ = lines.ReadString('\n')
 		if i == 1 {
-			time.Sleep(400 * time.Millisecond) // longer than the limit for the first byte
+			time.Sleep(24 * time.Hour) // of the bubble
 		}
 		next <- struct{}{}
 	}
-	conn, _, err := websocket.Dial(t.Context(), strings.Replace(w.url, "http", "ws", 1)+"/inference/sse/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secretOf("ann")}}})
+	conn, _, err := websocket.Dial(t.Context(), strings.Replace(w.url, "http", "ws", 1)+"/inference/sse/ws", &websocket.DialOptions{HTTPClient: client, HTTPHeader: http.Header{"Authorization": {"Bearer " + secretOf("ann")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +502,7 @@ func TestBusyness(t *testing.T) {
 	s := newService("x", "id", "p", New(Config{}).cfg.Clock)
 	s.take(&serving.ServiceEndpointsSpec{MaxConcurrency: 1000, MaxQueue: 1, Replicas: []serving.ServiceEndpoint{{Replica: "a", Address: "a:1"}, {Replica: "b", Address: "b:1"}}})
 	for range 100 {
-		if _, err := s.acquire(t.Context(), nil); err != nil {
+		if _, err := s.acquire(t.Context(), time.Now().Add(time.Minute), want{}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -438,5 +512,63 @@ func TestBusyness(t *testing.T) {
 	s.take(&serving.ServiceEndpointsSpec{MaxConcurrency: 1000, MaxQueue: 1, Replicas: []serving.ServiceEndpoint{{Replica: "b", Address: "b:1"}}})
 	if len(s.replicas) != 1 || s.replicas[0].busy == 0 {
 		t.Errorf("what stays is forgotten: %+v", s.replicas)
+	}
+}
+
+// TestFar: replicas on machines that joined are reached through their agents; two that have one address inside are not mixed up, in HTTP/1.1 and HTTP/2.
+func TestFar(t *testing.T) {
+	w := newWorld(t)
+	machines := map[string]string{}
+	spec := serving.ServiceEndpointsSpec{ServiceID: "svc-far", Project: "a", Timeout: api.Duration(30 * time.Second), MaxConcurrency: 64, MaxQueue: 64}
+	for _, node := range []string{"n1", "n2"} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, node, " ", r.ProtoMajor) }))
+		s.Config.Protocols = new(http.Protocols)
+		s.Config.Protocols.SetHTTP1(true)
+		s.Config.Protocols.SetUnencryptedHTTP2(true)
+		s.Start()
+		t.Cleanup(s.Close)
+		machines[node] = s.Listener.Addr().String()
+		spec.Replicas = append(spec.Replicas, serving.ServiceEndpoint{
+			Replica: "far-" + node, Address: "10.77.0.2:8000", Revision: 1, Via: &serving.Via{Node: node, Agent: "192.0.2.1:7073", Replica: "srep-" + node},
+		})
+	}
+	dial := func(ctx context.Context, v serving.Via, port int) (net.Conn, error) {
+		if port != 8000 || v.Agent != "192.0.2.1:7073" || v.Replica != "srep-"+v.Node {
+			return nil, &net.OpError{Op: "dial", Err: fmt.Errorf("%+v %d", v, port)}
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", machines[v.Node])
+	}
+	w.g = New(Config{Store: w.known, Far: dial})
+	close(w.g.filled)
+	front := httptest.NewServer(w.g)
+	t.Cleanup(front.Close)
+	w.url = front.URL
+	by := map[string]int{}
+	for _, kind := range []string{"", "application/grpc"} {
+		spec.ServiceID += "x"
+		w.g.take(&serving.ServiceEndpoints{Meta: api.Meta{Name: "far"}, Spec: spec})
+		for range 40 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/inference/far/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+secretOf("ann"))
+			if kind != "" {
+				req.Header.Set("Content-Type", kind)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || resp.StatusCode != 200 {
+				t.Fatalf("%d %s %v", resp.StatusCode, text, err)
+			}
+			by[string(text)]++
+		}
+	}
+	if len(by) != 4 {
+		t.Errorf("who answered: %v", by)
 	}
 }

@@ -14,6 +14,7 @@ type meters struct {
 	open     *prometheus.GaugeVec
 	retries  *prometheus.CounterVec
 	cut      *prometheus.CounterVec
+	tokens   *prometheus.CounterVec
 
 	mu sync.Mutex
 	by map[string]*serviceMeters
@@ -24,8 +25,10 @@ type serviceMeters struct {
 	requests     *prometheus.CounterVec
 	service      string
 	open         prometheus.Gauge
+	good         prometheus.Counter // of requests: 200
 	first        prometheus.Observer
 	retries, cut prometheus.Counter
+	tokens       prometheus.Counter
 }
 
 func newMeters(reg prometheus.Registerer) *meters {
@@ -36,28 +39,33 @@ func newMeters(reg prometheus.Registerer) *meters {
 		open:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fermi_gateway_open_requests", Help: "Requests that wait or are being answered."}, one),
 		retries:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_gateway_retries_total", Help: "Questions that were asked again of another replica."}, one),
 		cut:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_gateway_cut_total", Help: "Answers that a service broke off."}, one),
+		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_gateway_tokens_total", Help: "Tokens that answers say they took; of streams that say nothing, their events."}, one),
 		by:       map[string]*serviceMeters{},
 	}
 	if reg != nil {
-		for _, c := range []prometheus.Collector{m.requests, m.first, m.open, m.retries, m.cut} {
+		for _, c := range []prometheus.Collector{m.requests, m.first, m.open, m.retries, m.cut, m.tokens} {
 			_ = reg.Register(c) // twice is the same process's second gateway, in tests
 		}
 	}
 	return m
 }
 
-func (m *meters) of(service string) *serviceMeters {
+func (m *meters) of(s *service) *serviceMeters {
+	if known := s.meters.Load(); known != nil {
+		return known
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.by[service]
-	if s == nil {
-		s = &serviceMeters{
-			requests: m.requests, service: service, open: m.open.WithLabelValues(service), first: m.first.WithLabelValues(service),
-			retries: m.retries.WithLabelValues(service), cut: m.cut.WithLabelValues(service),
+	one := m.by[s.name]
+	if one == nil {
+		one = &serviceMeters{
+			requests: m.requests, service: s.name, good: m.requests.WithLabelValues(s.name, "200"), open: m.open.WithLabelValues(s.name), first: m.first.WithLabelValues(s.name),
+			retries: m.retries.WithLabelValues(s.name), cut: m.cut.WithLabelValues(s.name), tokens: m.tokens.WithLabelValues(s.name),
 		}
-		m.by[service] = s
+		m.by[s.name] = one
 	}
-	return s
+	s.meters.Store(one)
+	return one
 }
 
 // forget drops what is counted of a service that is gone.
@@ -70,16 +78,13 @@ func (m *meters) forget(service string) {
 	m.open.DeleteLabelValues(service)
 	m.retries.DeleteLabelValues(service)
 	m.cut.DeleteLabelValues(service)
+	m.tokens.DeleteLabelValues(service)
 }
 
 func (s *serviceMeters) count(code int) {
+	if code == 200 { // most are
+		s.good.Inc()
+		return
+	}
 	s.requests.WithLabelValues(s.service, strconv.Itoa(code)).Inc()
 }
-
-// pool lends the buffers that answers pass through.
-type pool struct{ sync.Pool }
-
-var buffers = pool{sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}}
-
-func (p *pool) Get() []byte  { return *p.Pool.Get().(*[]byte) }
-func (p *pool) Put(b []byte) { p.Pool.Put(&b) }

@@ -31,13 +31,12 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	s, err := g.admit(r, model)
+	s, who, err := g.admit(r, model)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	to := *r.URL
-	g.carry(w, r, s, &to)
+	g.carry(w, r, s, who, target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
 }
 
 var errNoModel = fault.New(fault.Invalid, "NoModel", fault.T(`Say which service: {"model": "NAME", …}.`, `请指明服务：{"model": "NAME", …}。`))
@@ -64,7 +63,7 @@ func modelOf(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err := json.Unmarshal(body, &q); err != nil {
 		return "", fault.New(fault.Invalid, "BadBody", fault.T("The body is not JSON.", "请求体不是 JSON。")).Because(err)
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	r.Body, r.ContentLength, r.TransferEncoding = &inMemory{bytes.NewReader(body), body}, int64(len(body)), nil
 	name, _, _ := strings.Cut(q.Model, "/")
 	if name == "" {
 		return "", errNoModel

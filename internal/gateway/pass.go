@@ -25,7 +25,7 @@ type pass struct {
 
 var (
 	errWho = fault.New(fault.Unauthenticated, "NoToken", fault.T("This needs a token: send Authorization: Bearer <token>.", "请提供令牌：Authorization: Bearer <令牌>。")).
-		WithHint(fault.T("Make one for this: fermi token create NAME --scope inference --projects PROJECT.", "创建方法：fermi token create NAME --scope inference --projects PROJECT。"))
+		WithHint(fault.T("Make one for this: fermi token create NAME --scope inference --only-project PROJECT.", "创建方法：fermi token create NAME --scope inference --only-project PROJECT。"))
 	errToken  = fault.New(fault.Unauthenticated, "BadToken", fault.T("The token is not valid: unknown, revoked, expired, or its user was disabled.", "令牌无效：不存在、已吊销、已过期，或其用户已停用。"))
 	errOrigin = fault.New(fault.Forbidden, "BadOrigin", fault.T("The request comes from a page of another origin.", "请求来自其他来源的页面。"))
 )
@@ -38,18 +38,36 @@ const (
 
 // present finds who asks: by bearer token, by an API key's header or, where browsers come from the console, by its session.
 func (g *Gateway) present(ctx context.Context, r *http.Request) (*pass, error) {
-	if header := r.Header.Get("Authorization"); header != "" {
-		scheme, secret, _ := strings.Cut(header, " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			return nil, errWho
+	p, secret, err := g.bringer(ctx, r)
+	if g.cfg.Refused != nil && fault.ReasonOf(err) == errToken.Reason {
+		tried := ""
+		if parts := strings.SplitN(secret, "_", 3); len(parts) == 3 && api.IsName(parts[1]) {
+			tried = parts[1]
 		}
-		return g.check(ctx, strings.TrimSpace(secret), "")
+		if enough := g.cfg.Refused(r, tried, errToken); enough != nil {
+			return nil, enough
+		}
+	}
+	return p, err
+}
+
+// bringer finds who asks, and the secret that was brought.
+func (g *Gateway) bringer(ctx context.Context, r *http.Request) (p *pass, secret string, err error) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, given, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return nil, "", errWho
+		}
+		secret = strings.TrimSpace(given)
+		p, err = g.check(ctx, secret, "")
+		return p, secret, err
 	}
 	if key := r.Header.Get("X-Api-Key"); key != "" {
-		return g.check(ctx, key, "")
+		p, err = g.check(ctx, key, "")
+		return p, key, err
 	}
-	if !g.cfg.Cookies {
-		return nil, errWho
+	if !g.cfg.Cookies || g.IsHost(r) { // a page there is the service's, and no session is its to use
+		return nil, "", errWho
 	}
 	name := plainCookie
 	if r.TLS != nil {
@@ -57,12 +75,13 @@ func (g *Gateway) present(ctx context.Context, r *http.Request) (*pass, error) {
 	}
 	cookie, err := r.Cookie(name)
 	if err != nil {
-		return nil, errWho
+		return nil, "", errWho
 	}
 	if !sameOrigin(r) {
-		return nil, errOrigin
+		return nil, "", errOrigin
 	}
-	return g.check(ctx, cookie.Value, api.UseSession)
+	p, err = g.check(ctx, cookie.Value, api.UseSession)
+	return p, cookie.Value, err
 }
 
 // sameOrigin says that no page of another origin made a browser send this. Whatever could change something, and every

@@ -35,10 +35,9 @@ type refusal struct {
 	} `json:"error"`
 }
 
-// refuse answers instead of a service.
-func refuse(w http.ResponseWriter, r *http.Request, err error) int {
-	e := fault.From(err)
-	status := e.Code.HTTP()
+// refusalOf is what is said instead of an answer, and its status.
+func refusalOf(r *http.Request, e *fault.Error) (status int, body []byte) {
+	status = e.Code.HTTP()
 	lang := "en"
 	if strings.HasPrefix(strings.ToLower(r.Header.Get("Accept-Language")), "zh") {
 		lang = "zh"
@@ -48,17 +47,26 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) int {
 	switch {
 	case status == http.StatusUnauthorized:
 		out.Error.Type = "authentication_error"
-		w.Header().Set("WWW-Authenticate", `Bearer realm="fermi"`)
 	case status == http.StatusTooManyRequests:
 		out.Error.Type = "rate_limit_error"
 	case status >= 500:
 		out.Error.Type = "server_error"
 	}
-	if e.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
-	}
-	body, _ := json.Marshal(out) // strings and numbers: it can't fail
+	body, _ = json.Marshal(out) // strings and numbers: it can't fail
+	return status, body
+}
+
+// refuse answers instead of a service.
+func refuse(w http.ResponseWriter, r *http.Request, err error) int {
+	e := fault.From(err)
+	status, body := refusalOf(r, e)
 	h := w.Header()
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="fermi"`)
+	}
+	if e.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
+	}
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")

@@ -3,42 +3,75 @@ package gateway
 import (
 	"context"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/gateway/cache"
+	"github.com/fermi-cluster/fermi/internal/gateway/prefix"
 )
 
 // service is one service as the gateway knows it: its replicas, and who waits for one.
 type service struct {
 	name, id, project string
 	clock             clock.Clock
+	spec              atomic.Pointer[serving.ServiceEndpointsSpec]
+	meters            atomic.Pointer[serviceMeters]
+	cold              func() // said when a request waits and no replica is there; nil: nobody wants to know
+	cached            cache.Cache
 
 	mu       sync.Mutex
-	spec     serving.ServiceEndpointsSpec
-	replicas []*replica // that may be chosen
-	waiting  []*waiter  // oldest first
+	replicas []*replica     // that may be chosen
+	tallies  map[int]*tally // by revision
+	waiting  []*waiter      // oldest first
 	closed   bool
+	holds    time.Duration // how long a request has its replica, of late
+	zones    zones
 }
 
 // replica is one that answers.
 type replica struct {
 	name, address string
-	busy          int       // requests that it works on
-	failures      int       // in a row
-	away          time.Time // not chosen before, while there are others
+	via           *serving.Via // the agent that passes requests on; nil: the address is reached directly
+	// way tells replicas apart by how they are reached: no two have the same, though machines that joined give the same addresses inside.
+	way      string
+	revision int
+	zone     string
+	tally    *tally       // its revision's
+	seen     prefix.Known // beginnings of questions, where that counts
+	busy     int          // requests that it works on
+	failures int          // in a row
+	bad      int          // answers in a row that say that it can't
+	away     time.Time    // not chosen before, while there are others
+}
+
+// wayTo is a replica's way.
+func wayTo(address string, via *serving.Via) string {
+	if via == nil {
+		return address
+	}
+	_, port, _ := net.SplitHostPort(address)
+	return net.JoinHostPort(strings.ToLower(via.Replica+".on."+strings.NewReplacer(":", "-", "[", "", "]", "").Replace(via.Agent)), port)
 }
 
 // waiter is a request that waits for a replica.
 type waiter struct {
 	turn chan *replica // has room for one
-	done bool          // guarded by service.mu: it has its replica, or waits no more
+	want want
+	done bool // guarded by service.mu: it has its replica, or waits no more
 }
 
 func newService(name, id, project string, c clock.Clock) *service {
-	return &service{name: name, id: id, project: project, clock: c}
+	s := &service{name: name, id: id, project: project, clock: c, tallies: map[int]*tally{}}
+	s.spec.Store(&serving.ServiceEndpointsSpec{ServiceID: id, Project: project})
+	return s
 }
 
 // take makes the newest endpoints count. A replica that stays keeps what is known of it.
@@ -47,14 +80,24 @@ func (s *service) take(spec *serving.ServiceEndpointsSpec) {
 	defer s.mu.Unlock()
 	known := map[string]*replica{}
 	for _, r := range s.replicas {
-		known[r.name+" "+r.address] = r
+		known[r.name+" "+r.way] = r
 	}
-	s.spec, s.project = *spec, spec.Project
+	old := s.spec.Load()
+	s.spec.Store(spec)
+	s.project = spec.Project
+	if g := spec.Gateway; g != nil && g.Cache != nil {
+		s.cached.Fit(int64(g.Cache.Bytes), !slices.Equal(revisionsOf(old), revisionsOf(spec))) // another revision may answer otherwise
+	} else {
+		s.cached.Fit(0, true)
+	}
 	s.replicas = make([]*replica, 0, len(spec.Replicas))
 	for _, e := range spec.Replicas {
-		r := known[e.Replica+" "+e.Address]
-		if r == nil {
-			r = &replica{name: e.Replica, address: e.Address}
+		r := &replica{name: e.Replica, address: e.Address, via: e.Via, way: wayTo(e.Address, e.Via), revision: e.Revision, zone: e.Zone, tally: s.tallies[e.Revision]}
+		if had := known[r.name+" "+r.way]; had != nil {
+			r = had
+		} else if r.tally == nil {
+			r.tally = &tally{}
+			s.tallies[e.Revision] = r.tally
 		}
 		s.replicas = append(s.replicas, r)
 	}
@@ -72,12 +115,8 @@ func (s *service) close() {
 	s.waiting = nil
 }
 
-// settings are the newest bounds.
-func (s *service) settings() serving.ServiceEndpointsSpec {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.spec
-}
+// settings are the newest bounds; nobody changes them.
+func (s *service) settings() *serving.ServiceEndpointsSpec { return s.spec.Load() }
 
 // waitingNow is how many requests wait.
 func (s *service) waitingNow() int {
@@ -87,33 +126,96 @@ func (s *service) waitingNow() int {
 }
 
 // free is how many requests more a replica takes.
-func (s *service) free(r *replica) int { return max(s.spec.MaxConcurrency, 1) - r.busy }
+func (s *service) free(r *replica) int { return max(s.settings().MaxConcurrency, 1) - r.busy }
 
-// choose is the less busy of two replicas at random, among those with room; those that failed a moment ago and those that
-// the request has met before come last. nil: none has room. mu held.
-func (s *service) choose(met []*replica) *replica {
-	now := s.clock.Now()
-	var best, rest []*replica
-	for _, r := range s.replicas {
-		switch {
-		case s.free(r) <= 0:
-		case now.Before(r.away) || contains(met, r):
-			rest = append(rest, r)
-		default:
-			best = append(best, r)
+// revisionsOf are those that answer, in order.
+func revisionsOf(spec *serving.ServiceEndpointsSpec) (out []int) {
+	for _, r := range spec.Replicas {
+		out = append(out, r.Revision)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// want is what a request asks of a replica.
+type want struct {
+	on     track
+	begins []uint64 // its blocks, where it prefers who has seen its beginning
+	region string   // where it comes from; "": not known
+}
+
+// missCosts is how many requests under way a replica that has seen nothing of a question is behind one that has seen all of it.
+const missCosts = 4
+
+// choose is the less busy of two replicas at random, among those of the track with room, or the one that has seen most of the
+// question and has not clearly more to do; those that failed a moment ago and those that the request has met before come
+// last. nil: none has room. mu held.
+func (s *service) choose(q *want, met []*replica) *replica {
+	now, on := s.clock.Now(), q.on
+	if !slices.ContainsFunc(s.replicas, on.fits) {
+		on = track{} // nobody of it is there: better another revision than none
+	}
+	zone := s.zones.pick(s, q.region, now)
+	for _, in := range []string{zone, ""} { // a zone without room gives away
+		for _, spared := range []bool{false, true} {
+			if in != "" && spared {
+				continue // first those of other zones that are well
+			}
+			fit := func(r *replica) bool {
+				return on.fits(r) && (in == "" || r.zone == in) && s.free(r) > 0 && (now.Before(r.away) || contains(met, r)) == spared
+			}
+			if best := s.best(q, fit); best != nil {
+				return best
+			}
+		}
+		if zone == "" {
+			break
 		}
 	}
-	if len(best) == 0 {
-		best = rest
+	return nil
+}
+
+// best is who of those that fit shall answer. mu held.
+func (s *service) best(q *want, fit func(*replica) bool) (best *replica) {
+	if len(q.begins) > 0 {
+		least := 0.0
+		first := rand.IntN(len(s.replicas) + 1) // of equals none is always the first
+		for i := range s.replicas {
+			r := s.replicas[(first+i)%len(s.replicas)]
+			if !fit(r) {
+				continue
+			}
+			cost := float64(r.busy) + missCosts*(1-float64(r.seen.Match(q.begins))/float64(len(q.begins)))
+			if best == nil || cost < least {
+				best, least = r, cost
+			}
+		}
+		if best != nil {
+			best.seen.Saw(q.begins)
+		}
+		return best
 	}
-	if len(best) == 0 {
+	n := 0
+	for _, r := range s.replicas {
+		if fit(r) {
+			n++
+		}
+	}
+	if n == 0 {
 		return nil
 	}
-	a, b := best[rand.IntN(len(best))], best[rand.IntN(len(best))]
-	if b.busy < a.busy {
-		a = b
+	a, b := rand.IntN(n), rand.IntN(n)
+	n = 0
+	for _, r := range s.replicas {
+		if !fit(r) {
+			continue
+		}
+		if (n == a || n == b) && (best == nil || r.busy < best.busy) {
+			best = r
+		}
+		n++
 	}
-	return a
+	return best
 }
 
 func contains(list []*replica, r *replica) bool {
@@ -141,32 +243,66 @@ func tooMany(spec *serving.ServiceEndpointsSpec) *fault.Error {
 	return e
 }
 
-// acquire waits for a replica with room, at most as long as ctx lasts. Who has it gives it back with release.
-func (s *service) acquire(ctx context.Context, met []*replica) (*replica, error) {
+// wait is how long a request waits that comes now; 0: not known. mu held.
+func (s *service) wait() time.Duration {
+	places := len(s.replicas) * max(s.settings().MaxConcurrency, 1)
+	if places == 0 {
+		return 0
+	}
+	return s.holds * time.Duration(len(s.waiting)+1) / time.Duration(places)
+}
+
+// held hears how long a request had its replica.
+func (s *service) held(took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds += (took - s.holds) / 8
+}
+
+// tooLate is the answer to a request whose time would be over before its turn.
+func tooLate(wait time.Duration) *fault.Error {
+	e := fault.New(fault.TooMany, "TooLate", fault.T("It would wait about %s, which is longer than its time.", "预计排队 %s，超过请求时限。", wait.Round(time.Millisecond))).
+		WithHint(fault.T("Ask again later, or give the service more replicas.", "请稍后重试，或增加服务副本数。"))
+	e.RetryAfter = max(wait, time.Second)
+	return e
+}
+
+// acquire waits for a replica with room, at most until then. Who has it gives it back with release.
+func (s *service) acquire(ctx context.Context, until time.Time, q want, met []*replica) (*replica, error) {
 	s.mu.Lock()
 	switch {
 	case s.closed:
 		s.mu.Unlock()
 		return nil, errGone
-	case s.spec.Stopped:
+	case s.settings().Stopped:
 		s.mu.Unlock()
 		return nil, errStopped
 	}
 	if len(s.waiting) == 0 {
-		if r := s.choose(met); r != nil {
+		if r := s.choose(&q, met); r != nil {
 			r.busy++
 			s.mu.Unlock()
 			return r, nil
 		}
 	}
-	if len(s.waiting) >= max(s.spec.MaxQueue, 1)*max(len(s.replicas), 1) {
-		err := tooMany(&s.spec)
+	if len(s.waiting) >= max(s.settings().MaxQueue, 1)*max(len(s.replicas), 1) {
+		err := tooMany(s.settings())
 		s.mu.Unlock()
 		return nil, err
 	}
-	w := &waiter{turn: make(chan *replica, 1)}
+	if wait := s.wait(); wait > time.Until(until) {
+		s.mu.Unlock()
+		return nil, tooLate(wait)
+	}
+	w := &waiter{turn: make(chan *replica, 1), want: q}
 	s.waiting = append(s.waiting, w)
+	nobody := len(s.replicas) == 0
 	s.mu.Unlock()
+	if nobody && s.cold != nil {
+		s.cold()
+	}
+	limit := time.NewTimer(time.Until(until))
+	defer limit.Stop()
 	select {
 	case r := <-w.turn:
 		if r == nil {
@@ -174,6 +310,7 @@ func (s *service) acquire(ctx context.Context, met []*replica) (*replica, error)
 		}
 		return r, nil
 	case <-ctx.Done():
+	case <-limit.C:
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,18 +329,37 @@ func (s *service) acquire(ctx context.Context, met []*replica) (*replica, error)
 	if len(s.replicas) == 0 {
 		return nil, errNobody
 	}
-	return nil, ctx.Err()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, errTimeout
+}
+
+// onlyMet says that there is no replica that the question has not met.
+func (s *service) onlyMet(met []*replica) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.replicas {
+		if !contains(met, r) {
+			return false
+		}
+	}
+	return true
 }
 
 // serve gives replicas with room to those who wait. mu held.
 func (s *service) serve() {
-	for len(s.waiting) > 0 {
-		r := s.choose(nil)
+	for i := 0; i < len(s.waiting); {
+		w := s.waiting[i]
+		r := s.choose(&w.want, nil)
 		if r == nil {
-			return
+			if w.want.on == (track{}) {
+				return // no replica has room
+			}
+			i++
+			continue
 		}
-		w := s.waiting[0]
-		s.waiting = s.waiting[1:]
+		s.waiting = slices.Delete(s.waiting, i, i+1)
 		r.busy++
 		w.done = true
 		w.turn <- r
@@ -236,8 +392,33 @@ func (s *service) failed(r *replica) {
 	r.away = s.clock.Now().Add(min(lastAway, firstAway<<min(r.failures-1, 10)))
 }
 
-func (s *service) answered(r *replica) {
+// The answers in a row that say that a replica can't, after which it is spared, and for how long.
+const (
+	mostBad  = 5
+	firstBad = time.Second
+	lastBad  = 30 * time.Second
+)
+
+// answered hears how a replica answered. One that only fails is spared while most others are not: it may be the question's fault.
+func (s *service) answered(r *replica, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.failures, r.away = 0, time.Time{}
+	if status != http.StatusInternalServerError && status != http.StatusBadGateway && status != http.StatusServiceUnavailable && status != http.StatusGatewayTimeout {
+		r.bad = 0
+		return
+	}
+	r.bad++
+	if r.bad < mostBad {
+		return
+	}
+	now, away := s.clock.Now(), 1
+	for _, x := range s.replicas {
+		if x != r && now.Before(x.away) {
+			away++
+		}
+	}
+	if 2*away <= len(s.replicas) {
+		r.away = now.Add(min(lastBad, firstBad<<min(r.bad-mostBad, 10)))
+	}
 }

@@ -153,7 +153,7 @@ func TestXids(t *testing.T) {
 			t.Errorf("%d %q: %s, want %s", c.code, c.line, got, c.want)
 		}
 	}
-	for _, x := range Xids {
+	for _, x := range Xids() {
 		if !strings.Contains("none watch test reset restart", string(x.Action)) || strings.Contains(x.Text.EN, "%") {
 			t.Errorf("%+v", x)
 		}

@@ -12,5 +12,3 @@
 //
 // An operator's return leads from anywhere to open.
 package health
-
-//go:generate go test -run TestReference -update .

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"sync"
 
 	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // xidTable is NVIDIA's published catalogue, in our words: what each code means, and what it asks for.
@@ -29,16 +31,16 @@ type Xid struct {
 	worse, worst *regexp.Regexp
 }
 
-// Xids is the table in the order of its codes.
-var Xids = mustRead(xidTable)
+// Xids is the table in the order of its codes; it is read when it is first asked for.
+var Xids = sync.OnceValue(func() []Xid { return mustRead(xidTable) })
 
-var byCode = func() map[int]*Xid {
-	out := map[int]*Xid{}
-	for i := range Xids {
-		out[Xids[i].Code] = &Xids[i]
+var byCode = sync.OnceValue(func() map[int]*Xid {
+	out, list := map[int]*Xid{}, Xids()
+	for i := range list {
+		out[list[i].Code] = &list[i]
 	}
 	return out
-}()
+})
 
 func mustRead(raw []byte) []Xid {
 	list, err := readXids(raw)
@@ -79,7 +81,7 @@ func readXids(raw []byte) ([]Xid, error) {
 
 // XidAction is what a line with this code asks for. A code that the table does not have is shown.
 func XidAction(code int, line string) card.DeviceAction {
-	x := byCode[code]
+	x := byCode()[code]
 	switch {
 	case x == nil:
 		return card.ActionWatch
@@ -91,7 +93,7 @@ func XidAction(code int, line string) card.DeviceAction {
 	return x.Action
 }
 
-var changedTo = regexp.MustCompile(`changed from .* to (.*)$`)
+var changedTo = pattern.New(`changed from .* to (.*)$`)
 
 // afterTo is what a change led to, where the line tells of one: what it was before does not count.
 func afterTo(line string) string {
@@ -102,7 +104,7 @@ func afterTo(line string) string {
 }
 
 func xidText(code int) fault.Text {
-	if x := byCode[code]; x != nil {
+	if x := byCode()[code]; x != nil {
 		return fault.Text{EN: fmt.Sprintf("Xid %d: %s", code, x.Text.EN), ZH: fmt.Sprintf("Xid %d：%s", code, x.Text.ZH)}
 	}
 	return fault.T("Xid %d: a fault that the table does not have", "Xid %d：故障表中没有该代码", code)

@@ -61,6 +61,8 @@ type Block struct {
 	Data  []byte
 	Made  int64 // points that it stands for: more than it holds once they were thinned
 	Count int64 // points that it holds
+	// Outlined: Data holds only its outline, fewer points than Count.
+	Outlined bool
 	Extent
 }
 
@@ -74,6 +76,8 @@ type Extent struct {
 type Span struct {
 	FromStep, ToStep *int64
 	FromTime, ToTime *int64 // Unix nanoseconds
+	// Outlines asks for the outlines of blocks that lie wholly inside, where there are any.
+	Outlines bool
 }
 
 // Holds says whether a point is inside.

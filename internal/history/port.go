@@ -13,6 +13,7 @@ type History interface {
 	Events
 	Auditor
 	Usage
+	Served
 	Books
 	Runs
 	Archive

@@ -69,6 +69,9 @@ func (s *Sampler) Add(t, step int64, value float64) {
 	s.put(p)
 }
 
+// Pass says that so many points were left out here: they are counted.
+func (s *Sampler) Pass(n int64) { s.n += n }
+
 func (s *Sampler) put(p Sampled) {
 	x := p.Step
 	if s.byTime {

@@ -25,9 +25,14 @@ const fullGrace = time.Second
 
 // filled is the machine's word that its disk is full and that this replica holds most of it.
 func (l *launcher) filled() {
+	text := fault.T("It filled the node's disk: it kept more there than any other task, and was ended so that others can go on; ask for what it needs (resources.ephemeralDisk), or write less.",
+		"其写满了节点磁盘：占用多于任何其他任务，为使其他任务继续运行而被结束；请用 resources.ephemeralDisk 申请所需空间，或减少写入。")
+	if l.home.Replica.Home != "" {
+		text = fault.T("It filled the node's disk: it kept more there than any other, and was ended so that others can go on; start it again and delete what is not needed, and say how much its home needs (spec.storage).",
+			"其写满了节点磁盘：占用多于任何其他工作负载，为使其他任务继续运行而被结束；请重新启动后删除不需要的文件，并用 spec.storage 说明主目录所需空间。")
+	}
 	select {
-	case l.overDisk <- overDisk{fault.T("It filled the node's disk: it kept more there than any other task, and was ended so that others can go on; ask for what it needs (resources.ephemeralDisk), or write less.",
-		"其写满了节点磁盘：占用多于任何其他任务，为使其他任务继续运行而被结束；请用 resources.ephemeralDisk 申请所需空间，或减少写入。"), fullGrace}:
+	case l.overDisk <- overDisk{text, fullGrace}:
 	default: // it was said
 	}
 }
@@ -68,24 +73,60 @@ func (r *runner) holdDisk() *disk.Watch {
 	return nil
 }
 
-// holdHome begins to hold a home that outlives the replica to its limit; nil: it has none.
-func (r *runner) holdHome() *disk.Watch {
-	if r.wall.Replica.HomeLimit <= 0 {
-		return nil
-	}
-	return disk.New(setup.HomeOf(r.wall.Dir, r.wall.Replica), int64(r.wall.Replica.HomeLimit), r.clock, r.wall.Everybody)
+// kept is something of the replica's that outlives it.
+type kept struct {
+	watch *disk.Watch
+	over  func(used api.Bytes) fault.Text
 }
 
-// watchHome is watchDisk of the home.
-func (r *runner) watchHome(ctx context.Context, w *disk.Watch) {
-	defer w.Close()
-	used, err := w.Run(ctx)
+// holdKept begins to hold what outlives the replica, its home and what is written over its image, to its limit. A tenant may not fill the disk that
+// others write to either; none: it has no home.
+func (r *runner) holdKept() (list []kept) {
+	if r.wall.Replica.Inside != "" { // it is that one's
+		return nil
+	}
+	most, task := r.wall.Replica.HomeLimit, r.wall.Replica.Task
+	hold := func(at string, over, filled func(used api.Bytes) fault.Text) {
+		switch {
+		case at == "" || most == 0:
+		case r.wall.Tenant.UID == 0:
+			list = append(list, kept{disk.New(at, int64(most), r.clock, r.wall.Everybody), over})
+		default:
+			w := disk.LooseKept(at, int64(most), r.clock, r.wall.Everybody)
+			list = append(list, kept{w, func(used api.Bytes) fault.Text {
+				if w.Limit() < int64(most) {
+					return filled(api.Bytes(w.Limit()))
+				}
+				return over(used)
+			}})
+		}
+	}
+	hold(setup.HomeOf(r.wall.Dir, r.wall.Replica), func(used api.Bytes) fault.Text {
+		return fault.T("Its home holds %v, more than its limit of %v; raise spec.storage and start it again, then delete what is not needed.",
+			"其主目录占用 %v，超过上限 %v；请提高 spec.storage 后重新启动，再删除不需要的文件。", used, most)
+	}, func(limit api.Bytes) fault.Text {
+		return fault.T("Its home took four fifths of what was free on the node's disk when it began (%v); start it again and delete what is not needed; spec.storage allowed it %v.",
+			"其主目录占用了启动时节点磁盘空闲空间的五分之四（%v）；请重新启动后删除不需要的文件；spec.storage 允许 %v。", limit, most)
+	})
+	hold(setup.LayersOf(r.wall.Dir, r.wall.Replica, r.wall.Tenant), func(used api.Bytes) fault.Text {
+		return fault.T("What was written over its image holds %v, more than its limit of %v; raise spec.storage and start it again, or throw it away: fermi env reset %s.",
+			"在镜像之上写入的内容占用 %v，超过上限 %v；请提高 spec.storage 后重新启动，或用 fermi env reset %s 清除。", used, most, task)
+	}, func(limit api.Bytes) fault.Text {
+		return fault.T("What was written over its image took four fifths of what was free on the node's disk when it began (%v); throw it away: fermi env reset %s.",
+			"在镜像之上写入的内容占用了启动时节点磁盘空闲空间的五分之四（%v）；请用 fermi env reset %s 清除。", limit, task)
+	})
+	return list
+}
+
+// watchKept is watchDisk of that.
+func (r *runner) watchKept(ctx context.Context, k kept) {
+	defer k.watch.Close()
+	used, err := k.watch.Run(ctx)
 	if err != nil && !errors.Is(err, disk.ErrTooDeep) {
 		return
 	}
-	text := fault.T("Its home holds %v, more than its limit of %v; raise spec.storage and start it again, then delete what is not needed.",
-		"其主目录占用 %v，超过上限 %v；请提高 spec.storage 后重新启动，再删除不需要的文件。", roundBytes(used), r.wall.Replica.HomeLimit)
-	r.log.Warn("the home is over its limit", "used", used, "limit", w.Limit(), "error", err)
+	text := k.over(roundBytes(used))
+	r.log.Warn("what outlives the replica is over its limit", "used", used, "limit", k.watch.Limit(), "error", err)
 	r.spool.Notice("%s", text.Pack())
 	select {
 	case r.overDisk <- overDisk{text, diskGrace}:

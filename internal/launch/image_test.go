@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -48,10 +49,16 @@ func (w *world) withImage(image string, change func(*engine.Replica), command ..
 // shellImage pushes an image with this machine's shell and a few programs to a registry, and gives its name.
 func shellImage(t *testing.T, more map[string]string) string {
 	t.Helper()
+	return shellImageThat(t, more, v1.Config{})
+}
+
+// shellImageThat says more of itself.
+func shellImageThat(t *testing.T, more map[string]string, says v1.Config) string {
+	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	files := map[string]string{}
-	for _, program := range []string{"sh", "ls", "cat", "id", "touch", "grep", "tr", "wc", "df", "tail"} {
+	for _, program := range []string{"sh", "ls", "cat", "id", "touch", "grep", "tr", "wc", "df", "tail", "mkdir", "chown", "chmod", "mknod", "mount", "stat", "rm", "sleep"} {
 		at, err := exec.LookPath(program)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +113,8 @@ func shellImage(t *testing.T, more map[string]string) string {
 		t.Fatal(err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config.Env = "linux", runtime.GOARCH, []string{"PATH=/bin", "FROM=image", "FERMI_TASK=image", "BOTH=image"}
+	config.OS, config.Architecture, config.Config = "linux", runtime.GOARCH, says
+	config.Config.Env = []string{"PATH=/bin", "FROM=image", "FERMI_TASK=image", "BOTH=image"}
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}

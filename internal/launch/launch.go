@@ -17,8 +17,10 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/cores"
+	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
+	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/orderbook"
@@ -29,8 +31,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/launch/spool"
 	"github.com/fermi-cluster/fermi/internal/launch/terminal"
+	"github.com/fermi-cluster/fermi/internal/launch/tunnel"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/curve"
+	"github.com/fermi-cluster/fermi/internal/link/lend"
 )
 
 // Config is what the command line and the engine give.
@@ -173,7 +177,7 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	var settled func() error
 	if !exited {
 		wall.GetReady()
-		settled = wall.Settle(ends.Network)
+		settled = wall.Settle(ends)
 	}
 	if gerr != nil {
 		l.log.Warn("cgroup unknown; processes are found by descent", "error", gerr)
@@ -187,12 +191,18 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	if err := l.connect(cfg.Token, ends.Endpoints, said.Epoch, exited); err != nil {
 		return err
 	}
+	tunnels := tunnel.New(tunnel.Config{
+		Space: func() *network.Space { return wall.Place.Space }, Resolver: func() string { return setup.Resolver(l.home.Dir) }, Clock: l.clock,
+		Least: pagesOf(l.home.Replica.Command).least,
+	})
 	l.shells = terminal.New(terminal.Config{
 		Talk: l.client.Talk, Find: wall.Find, UID: l.home.Tenant.UID, Mark: string(l.home.Replica.Name), Group: group, Clock: l.clock, Log: l.log,
-		Apart: func() bool { return wall.Place.Space.Descriptor() != 0 },
+		Apart:   func() bool { return wall.Place.Space.Descriptor() != 0 },
+		Tunnels: tunnels,
 	})
 	defer l.shells.Close()
 	r := l.newRunner(cfg, wall, ends)
+	r.signals, r.token = l.watchSignals(tunnels), cfg.Token
 	if l.home.Replica.Peer && !exited {
 		stop, err := r.saves.OpenPeers()
 		if err != nil {
@@ -259,9 +269,11 @@ func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link
 		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,
 	})
 	l.words.ranks, l.words.saves = ranks, saves
+	supplies := setup.NewSupplies(wall, lend.Source{Client: l.client}, l.spool, ends, l.clock, l.log)
+	supplies.Brings = ranks.Report.Brings
 	return &runner{
-		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, shells: l.shells, ranks: ranks, saves: saves,
-		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: l.overDisk, course: course{left: l.leftOf()},
+		tools: l.tools, orders: l.orders, wall: wall, supplies: supplies, words: l.words, guests: guests{shells: l.shells}, ranks: ranks, saves: saves,
+		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: l.overDisk, course: course{left: l.leftOf(), origins: map[int]diagnose.Origins{}},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/activity"
 	"github.com/fermi-cluster/fermi/internal/launch/inspect"
 	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/output"
@@ -35,7 +36,7 @@ type runner struct {
 	wall     *setup.Enclosure
 	supplies *setup.Supplies
 	words    *commands
-	shells   *terminal.Set
+	guests
 	ranks    *rankset.Set
 	saves    *keeper.Keeper
 	standby  *process.Nursery
@@ -45,6 +46,13 @@ type runner struct {
 	children chan struct{} // a child ended
 	overDisk chan overDisk // it holds more on disk than it may
 	course
+}
+
+// guests are the people who come in, and the signs of their work.
+type guests struct {
+	shells  *terminal.Set
+	signals *activity.Watch
+	token   string // of the link
 }
 
 // course is how far a runner is.
@@ -57,6 +65,7 @@ type course struct {
 	spent     process.Spent
 	before    before // of the generation that runs
 	printed   []*rankset.Printed
+	origins   map[int]diagnose.Origins // of what each rank prints
 }
 
 // live runs one generation after the other and returns the last one's end, the tree gone and the
@@ -89,7 +98,7 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 	ready := func() {
 		facts := r.wall.Facts()
 		r.words.rehearsal.Compute(inspect.TrialOf(r.wall.Replica, facts, there, r.wall.Interpret, r.log))
-		r.ranks.Report.Ready(r.wall.Place.Address(), r.ports.Next.Port, r.ports.Serve.Port, peer, r.ports.OfRecipe(), facts)
+		r.ranks.Report.Ready(r.wall.Place.Reach(), r.ports.Next.Port, r.ports.Serve.Port, peer, r.ports.OfRecipe(), facts)
 	}
 	if r.wall.Replica.Image == "" && !r.wall.Replica.Preflight { // otherwise nobody knows yet what its ranks will find
 		ready()
@@ -133,8 +142,8 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 			wg.Go(func() { r.socket.Serve(work, r.ranks, r.log) })
 			wg.Go(func() { outs.During(work) })
 			wg.Go(func() { r.saves.Run(work) })
-			if home := r.holdHome(); home != nil {
-				wg.Go(func() { r.watchHome(work, home) })
+			for _, k := range r.holdKept() {
+				wg.Go(func() { r.watchKept(work, k) })
 			}
 		}
 		var more bool
@@ -260,7 +269,8 @@ func (r *runner) prepareRanks(g link.Generation) (s setup.Stage, err error) {
 	if err := r.wall.WriteRecipe(s.Replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
-	r.shells.Prepare(terminal.Stage{Dir: s.Dir, Env: s.Env, Each: s.Each, First: g.FirstRank})
+	pagesOf(r.wall.Replica.Command).lock(&s, r.wall.Place.Space.Descriptor() != 0)
+	r.shells.Prepare(terminal.Stage{Dir: s.Dir, Env: s.Shell, Each: s.Each, First: g.FirstRank})
 	return s, nil
 }
 
@@ -295,9 +305,12 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
+		if r.origins[local] == nil {
+			r.origins[local] = diagnose.Origins{}
+		}
 		p := &rankset.Printed{
 			Tell:  func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) },
-			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) },
+			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) }, Origins: r.origins[local],
 		}
 		r.printed = append(r.printed, p)
 		return p
@@ -313,6 +326,9 @@ func (r *runner) stage(g link.Generation) (setup.Stage, error) {
 func (r *runner) leave() {
 	if err := r.wall.LeaveImage(); err != nil {
 		r.log.Warn("the image could not be let go", "error", err)
+	}
+	if err := r.supplies.LeaveData(); err != nil {
+		r.log.Warn("datasets and models could not be let go", "error", err)
 	}
 	if err := r.wall.DropMemory(); err != nil {
 		r.log.Error("shared memory could not be freed", "error", err)
@@ -340,6 +356,12 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	if err := r.supplies.BringCode(ctx); err != nil {
 		return err
 	}
+	if err := setup.BringClones(ctx, r.supplies); err != nil {
+		return err
+	}
+	if err := r.supplies.BringData(ctx); err != nil {
+		return err
+	}
 	if err := r.left.Begin(); err != nil {
 		r.log.Warn("the working folder can't be listed: what is left there will not be kept", "error", err)
 	}
@@ -352,6 +374,9 @@ func (r *runner) furnish() error {
 		return err
 	}
 	if err := r.wall.MakeFolders(); err != nil {
+		return err
+	}
+	if err := setup.GiveAccess(r.token, r.wall, r.spool.Hide); err != nil {
 		return err
 	}
 	if note, err := r.wall.Place.Name(r.wall.Dir, r.wall.Replica); err != nil {

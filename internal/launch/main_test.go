@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/asset"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -27,6 +28,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/lend"
 )
 
 // TestMain lets the test binary be the launcher, as `fermi launch` is, and the command "fermi".
@@ -72,6 +74,7 @@ type world struct {
 	server  *server
 	epoch   int64
 	folders []api.NamedFolder // that replicas behind walls are granted
+	data    shelves
 }
 
 type server struct {
@@ -93,6 +96,7 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { store.Close() })
 	w := &world{t: t, dir: dir, store: store, tokens: link.NewTokens([]byte("a key of the test"))}
+	w.data.Repo = asset.New(store, clock.Real, 0)
 	w.serve()
 	return w
 }
@@ -117,7 +121,7 @@ func (w *world) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.book.Run(ctx) })
-	wg.Go(func() { _ = s.hub.Serve(ctx, l) })
+	wg.Go(func() { _ = s.hub.Serve(ctx, l, lend.NewDesk(&w.data, w.data.names).Register) })
 	s.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	w.t.Cleanup(s.stop)
 	w.server = s

@@ -34,6 +34,9 @@ const (
 
 // probe does what was asked and answers.
 func (w *warden) probe(p link.Probe) {
+	if w.r.wall.Replica.Home != "" && w.r.guests.asked(p, w.r.wall.Replica.Task, w.r.client) {
+		return
+	}
 	text, refused := w.obey(p)
 	w.r.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.r.clock.Now()})
 	if p.Kind == probeNode && refused == (fault.Text{}) {
@@ -116,8 +119,15 @@ func (w *warden) rankPID(local int) int {
 		return 0 // behind the standby's wall, and it never connected
 	}
 	mark := []byte("FERMI_RANK=" + strconv.Itoa(w.g.FirstRank+local))
-	for _, m := range w.tree.Members() {
-		if m.Stat.PPID == w.procs.Tree.PID && process.Marked(m.Proc.PID, mark) {
+	members := w.tree.Members()
+	parents := map[int]bool{w.procs.Tree.PID: true}
+	for _, m := range members {
+		if w.procs.Tree.Rooted() && m.Stat.PPID == w.procs.Tree.PID { // the holder
+			parents[m.Proc.PID] = true
+		}
+	}
+	for _, m := range members {
+		if parents[m.Stat.PPID] && process.Marked(m.Proc.PID, mark) {
 			return m.Proc.PID
 		}
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -30,10 +31,7 @@ func (r *runner) watchService(ctx context.Context) {
 	if want == nil {
 		return
 	}
-	host := r.wall.Place.Address()
-	if host == "" {
-		host = "127.0.0.1"
-	}
+	host := cmp.Or(r.wall.Place.Reach(), "127.0.0.1") // there the gateway reaches it, too
 	port := servePort(want, r.ports.Serve.Port)
 	doctor := newDoctor(net.JoinHostPort(host, strconv.Itoa(port)), want)
 	defer doctor.client.CloseIdleConnections()

@@ -3,7 +3,6 @@ package launch
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // dumpWait is how long a dump of stacks is waited for.
@@ -37,11 +37,11 @@ func (w *witness) dump(pids map[int]int) map[int]string {
 }
 
 // collective finds a wait for other ranks in the innermost frames of a stack.
-var collective = regexp.MustCompile(`(?m)\(most recent call first\):\n(?:.*\n){0,4}?.*(?:distributed_c10d|all_reduce|allreduce|all_gather|reduce_scatter|broadcast|barrier|synchronize|horovod|mpi4py|/gloo|/nccl)`)
+var collective = pattern.New(`(?m)\(most recent call first\):\n(?:.*\n){0,4}?.*(?:distributed_c10d|all_reduce|allreduce|all_gather|reduce_scatter|broadcast|barrier|synchronize|horovod|mpi4py|/gloo|/nccl)`)
 
 // backward finds PyTorch's way back through the graph as the innermost frame: what it does there, and that it waits for
 // the gradients of others as DDP does, no frame says.
-var backward = regexp.MustCompile(`\(most recent call first\):\n.*torch/autograd/\w+\.py", line \d+,? in (?:backward|_engine_run_backward)`)
+var backward = pattern.New(`\(most recent call first\):\n.*torch/autograd/\w+\.py", line \d+,? in (?:backward|_engine_run_backward)`)
 
 // profile is what one rank does at this moment, as text.
 func (w *witness) profile(local, pid int) string {

@@ -68,7 +68,7 @@ func TestBehindAWall(t *testing.T) {
 	got := strings.Join(r.lines(), "\n")
 	for _, want := range []string{
 		"id 64991:64991:64991", "NoNewPrivs:1", "CapEff:0000000000000000", "CapBnd:0000000000000000", "CapPrm:0000000000000000",
-		"shm 1 8388608", "folder " + string(r.spec.Name) + " code home hyperparameters.json output", "home " + r.dir + "/home", "O:{}",
+		"shm 1 8388608", "folder " + string(r.spec.Name) + " access code home hyperparameters.json output tool", "home " + r.dir + "/home", "O:{}",
 		"fds 0 1 2 3 ",
 	} {
 		if !strings.Contains(got, want) {

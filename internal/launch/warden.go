@@ -32,7 +32,7 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 	if d := r.wall.Replica.RunTimeout.Std(); d > 0 && !r.timed {
 		r.deadline, r.timed = r.clock.After(d), true
 	}
-	r.shells.Begin(procs.PIDs[0])
+	r.shells.Begin(procs.PIDs[0], procs.Tree)
 	w.lookOn(ctx)
 	w.watch(ctx)
 	w.lookAway()
@@ -41,6 +41,7 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 		p.Flush()
 	}
 	r.printed = nil
+	r.ranks.Report.Drained()
 	if until = w.kill; w.why == "" { // how long we may wait after the ranks ended
 		until = r.clock.Now().Add(r.wall.Replica.StopGrace.Std())
 	}
@@ -55,6 +56,9 @@ func (w *warden) lookOn(ctx context.Context) {
 	wg.Go(func() { w.witness.watch(ctx) })
 	wg.Go(func() { w.r.watchDevices(ctx, w.g) })
 	wg.Go(func() { w.r.watchService(ctx) })
+	if w.r.wall.Replica.Home != "" && w.r.wall.Replica.Inside == "" {
+		wg.Go(func() { w.r.signals.Run(ctx) })
+	}
 	w.lookAway = func() {
 		cancel()
 		wg.Wait()
@@ -186,6 +190,7 @@ func (w *warden) watch(ctx context.Context) {
 			r.spent.Peak = max(r.spent.Peak, u.Peak)
 			u.Peak = r.spent.Peak
 			r.client.Usage(u)
+			r.signals.Used(u)
 			w.meter.Note(r.ranks.Report, u)
 			if w.meter != nil {
 				w.pen.drawUse(w.g.Number, r.ranks.Progress.StepOf(0), u)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -138,4 +141,53 @@ func TestArchive(t *testing.T) {
 	if err := c.FetchArchive(ctx, "sha256:"+strings.Repeat("0", 64), &got); !Permanent(err) {
 		t.Fatalf("another's archive: %v", err)
 	}
+}
+
+// TestGivenUpCommitsNothing: what a replica hands over after it was given up is refused for good, also where its bytes were on their way
+// when that happened; its successor's file stays, and its log is taken.
+func TestGivenUpCommitsNothing(t *testing.T) {
+	w := newWorld(t)
+	var given atomic.Bool
+	w.config = func(cfg *HubConfig) {
+		cfg.GivenUp = func(_ context.Context, p Parts) error {
+			if given.Load() && p.LogKey() == string(testName) {
+				return fault.New(fault.Forbidden, "GivenUp", fault.T("Given up.", "已放弃。"))
+			}
+			return nil
+		}
+	}
+	s := w.serve("s", 1, nil)
+	ctx := t.Context()
+	file := w.endpoints(s.target)
+	c, spool, _, _ := w.client(testName, file, 0)
+	put := func(c *Client, path, data string) error {
+		return c.PutOutput(ctx, path, int64(len(data)), time.Now(), strings.NewReader(data))
+	}
+	if err := put(c, "before", "counts"); err != nil {
+		t.Fatal(err)
+	}
+	raw := dialRaw(t, w, s, testName, w.tokens.Mint(testName))
+	under, err := raw.PutOutput(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = under.Send(&linkpb.PutOutputRequest{Part: &linkpb.PutOutputRequest_Header{Header: &linkpb.OutputHeader{Path: "under-way", Size: 3}}})
+	_ = under.Send(&linkpb.PutOutputRequest{Part: &linkpb.PutOutputRequest_Data{Data: []byte("abc")}})
+	given.Store(true)
+	if _, err := under.CloseAndRecv(); !Permanent(err) {
+		t.Errorf("what was under way: %v", err)
+	}
+	if err := put(c, "after", "counts not"); !Permanent(err) {
+		t.Errorf("after it was given up: %v", err)
+	}
+	next, _, _, _ := w.client("task-a-worker-0-2", file, 0)
+	if err := put(next, "after", "its successor's"); err != nil {
+		t.Error(err)
+	}
+	infos, err := w.store.List(ctx, "outputs/", "", 100)
+	if err != nil || len(infos) != 2 {
+		t.Errorf("%v %v", infos, err)
+	}
+	spool.add(1, "what it did")
+	eventually(t, "its log is taken", func() bool { return slices.Contains(w.lines(s), "what it did") })
 }

@@ -163,13 +163,13 @@ func FuzzMessages(f *testing.F) {
 			h.Lead(1)
 			f := &follower{names: map[engine.Name]struct{}{}, out: map[engine.Name]outbox{}, wake: make(chan struct{}, 1)}
 			h.followers[f] = struct{}{}
-			if err := h.takeFacts(f, facts.GetFacts()); err == nil && len(h.peers) != len(f.names) {
+			if err := (&peerServer{hub: h}).takeFacts(f, facts.GetFacts()); err == nil && len(h.peers) != len(f.names) {
 				t.Fatal("attached through nobody")
 			}
 		}
 		var order linkpb.ToFollower
 		if proto.Unmarshal(data, &order) == nil && order.GetOrder() != nil {
-			_ = NewHub(HubConfig{Clock: clock.Real}).passOn(&uplink{epoch: 1}, order.GetOrder())
+			_ = (&forwarding{NewHub(HubConfig{Clock: clock.Real})}).passOn(&uplink{epoch: 1}, order.GetOrder())
 		}
 		var put linkpb.PutOutputRequest
 		if proto.Unmarshal(data, &put) == nil {

@@ -19,7 +19,7 @@ import (
 // FetchArchive writes the archive to w. After an error that is not Permanent it may be called
 // again, with a fresh w.
 func (c *Client) FetchArchive(ctx context.Context, digest string, w io.Writer) error {
-	return c.withBulk(func(conn *grpc.ClientConn) error {
+	return c.Bulk(func(conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := linkpb.NewLinkClient(conn).FetchArchive(ctx, &linkpb.FetchArchiveRequest{Digest: digest})
@@ -45,7 +45,7 @@ func (c *Client) FetchArchive(ctx context.Context, digest string, w io.Writer) e
 // may be called again.
 func (c *Client) FetchSecrets(ctx context.Context) (map[api.SecretRef]string, error) {
 	out := map[api.SecretRef]string{}
-	err := c.withBulk(func(conn *grpc.ClientConn) error {
+	err := c.Bulk(func(conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := linkpb.NewLinkClient(conn).FetchSecrets(ctx, &linkpb.FetchSecretsRequest{})
@@ -69,7 +69,7 @@ func (c *Client) FetchSecrets(ctx context.Context) (map[api.SecretRef]string, er
 // PutOutput stores exactly size bytes of r under path. After an error that is not Permanent it may
 // be called again.
 func (c *Client) PutOutput(ctx context.Context, path string, size int64, modified time.Time, r io.Reader) error {
-	return c.withBulk(func(conn *grpc.ClientConn) error {
+	return c.Bulk(func(conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := linkpb.NewLinkClient(conn).PutOutput(ctx)
@@ -125,9 +125,9 @@ func (c *Client) Talk(ctx context.Context, id string) (talkpb.Talk_AnswerClient,
 	return nil, fmt.Errorf("answer a call: %w", last)
 }
 
-// withBulk runs one call on the second connection, to the server that welcomed us or else the
+// Bulk runs one call on the second connection, to the server that welcomed us or else the
 // first endpoint; a failed call gives the connection up.
-func (c *Client) withBulk(call func(*grpc.ClientConn) error) error {
+func (c *Client) Bulk(call func(*grpc.ClientConn) error) error {
 	conn, err := c.bulkConn()
 	if err != nil {
 		return err

@@ -92,8 +92,8 @@ func (p *peerServer) Forward(stream linkpb.Peer_ForwardServer) error {
 		return err
 	}
 	h.cfg.Log.Info("a follower forwards", "server", f.name)
-	p.readers.Go(func() { cancel(h.hearFollower(f, stream)) })
-	return h.tellFollower(ctx, f, stream)
+	p.readers.Go(func() { cancel(p.hearFollower(f, stream)) })
+	return p.tellFollower(ctx, f, stream)
 }
 
 func (h *Hub) addFollower(f *follower, epoch int64) error {
@@ -134,7 +134,7 @@ func (h *Hub) removeFollower(f *follower) {
 }
 
 // hearFollower takes facts until the stream ends.
-func (h *Hub) hearFollower(f *follower, stream linkpb.Peer_ForwardServer) error {
+func (p *peerServer) hearFollower(f *follower, stream linkpb.Peer_ForwardServer) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -143,12 +143,12 @@ func (h *Hub) hearFollower(f *follower, stream linkpb.Peer_ForwardServer) error 
 		if err != nil {
 			return err
 		}
-		f.heard(h.cfg.Clock.Now())
+		f.heard(p.hub.cfg.Clock.Now())
 		switch v := m.GetMessage().(type) {
 		case *linkpb.FromFollower_Beat:
 		case *linkpb.FromFollower_Facts:
-			if err := h.takeFacts(f, v.Facts); err != nil {
-				h.cfg.Log.Warn("follower broke the protocol", "server", f.name, "error", err)
+			if err := p.takeFacts(f, v.Facts); err != nil {
+				p.hub.cfg.Log.Warn("follower broke the protocol", "server", f.name, "error", err)
 				return err
 			}
 		default:
@@ -158,7 +158,7 @@ func (h *Hub) hearFollower(f *follower, stream linkpb.Peer_ForwardServer) error 
 }
 
 // takeFacts notes the newest about one launcher of a follower.
-func (h *Hub) takeFacts(f *follower, m *linkpb.Facts) error {
+func (p *peerServer) takeFacts(f *follower, m *linkpb.Facts) error {
 	name := engine.Name(m.GetReplica())
 	parts, err := ParseName(name)
 	if err != nil {
@@ -167,7 +167,7 @@ func (h *Hub) takeFacts(f *follower, m *linkpb.Facts) error {
 	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || checkRanks(m.GetRanks()) != nil || checkProbed(m.GetProbed()) != nil {
 		return refuse("facts that can't be")
 	}
-	h.tellRanks(parts.TaskID, name, h.noteFacts(f, name, parts, m), len(m.GetRanks().GetHeld()) > 0)
+	p.hub.tellRanks(parts.TaskID, name, p.hub.noteFacts(f, name, parts, m), len(m.GetRanks().GetHeld()) > 0)
 	return nil
 }
 
@@ -215,8 +215,8 @@ func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Fa
 }
 
 // tellFollower is the only one who sends: orders and beats.
-func (h *Hub) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_ForwardServer) error {
-	tick := h.cfg.Clock.After(hearing.BeatEvery)
+func (p *peerServer) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_ForwardServer) error {
+	tick := p.hub.cfg.Clock.After(hearing.BeatEvery)
 	for {
 		select {
 		case <-ctx.Done():
@@ -235,14 +235,14 @@ func (h *Hub) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_
 				}
 			}
 		case <-tick:
-			now := h.cfg.Clock.Now()
+			now := p.hub.cfg.Clock.Now()
 			if f.silentFor(now) > hearing.SilenceLimit {
 				return errSilent
 			}
 			if err := stream.Send(&linkpb.ToFollower{Message: &linkpb.ToFollower_Beat{Beat: &linkpb.Beat{SentUnixNano: now.UnixNano()}}}); err != nil {
 				return err
 			}
-			tick = h.cfg.Clock.After(hearing.BeatEvery)
+			tick = p.hub.cfg.Clock.After(hearing.BeatEvery)
 		}
 	}
 }

@@ -228,7 +228,7 @@ func checkRanks(r *linkpb.Ranks) error {
 	if r.GetKept() < 0 || r.GetKept() > MaxWorld {
 		return refuse("more ranks kept their process than can be")
 	}
-	if r.GetAddress() != "" && badHost(r.GetAddress()) || !r.GetServing().IsSane() {
+	if r.GetAddress() != "" && badHost(r.GetAddress()) || !r.GetServing().IsSane() || !r.GetBringing().IsSane() {
 		return refuse("ranks have an address that can't be")
 	}
 	if badPorts(r.GetPorts()) {
@@ -286,7 +286,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
-	out.Address, out.Serving = r.Address, linkpb.ServingOf(r.Serving)
+	out.Address, out.Serving, out.Bringing = r.Address, linkpb.ServingOf(r.Serving), linkpb.BringingOf(r.Bringing)
 	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
 	out.Mark, out.Offer, out.Every = r.Mark, r.Offer, r.Every
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedMessages(r.Persisted), r.Refused.message(), r.Restored, r.Keeping.message()
@@ -319,7 +319,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
-	out.Serve, out.Address, out.Serving = int(m.GetServe()), m.GetAddress(), m.GetServing().Engine()
+	out.Serve, out.Address, out.Serving, out.Bringing = int(m.GetServe()), m.GetAddress(), m.GetServing().Engine(), m.GetBringing().Engine()
 	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
 	out.Mark, out.Offer, out.Every = m.GetMark(), m.GetOffer(), m.GetEvery()
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedOf(m.GetPersisted()), originOf(m.GetRefused()), m.GetRestored(), keepingOf(m.GetKeeping())

@@ -32,7 +32,7 @@ type Logs interface {
 	Finish(ctx context.Context, taskID, replica string) (durable int64, err error)
 }
 
-// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Saved, Current, SecretsOf and SecretsUsed must be given.
+// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Saved, Standing, SecretsOf and SecretsUsed must be given.
 type HubConfig struct {
 	Blob   blob.Store
 	Logs   Logs
@@ -46,9 +46,7 @@ type HubConfig struct {
 	// have missed what it was told before.
 	Saved func(taskID string, anew bool)
 	Fetched
-	// Current says nothing where a replica is of the attempt that its task runs now: only such a one
-	// is given code and secrets. Fault Forbidden where that is over; nil: all are current.
-	Current func(ctx context.Context, p Parts) error
+	Standing
 	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
 	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
 	// SecretsUsed hears which values a replica gets, before it gets them; nil: nobody asks.
@@ -64,6 +62,16 @@ type HubConfig struct {
 	Keep func(ctx context.Context, taskID string, what Kept, bytes int64) error
 	// MaxOutputBytes bounds the outputs of one replica; 64 GiB when 0.
 	MaxOutputBytes int64
+}
+
+// Standing is what replicas may still do.
+type Standing struct {
+	// Current says nothing where a replica is of the attempt that its task runs now: only such a one
+	// is given code and secrets. Fault Forbidden where that is over; nil: all are current.
+	Current func(ctx context.Context, p Parts) error
+	// GivenUp says nothing where what a replica hands over counts. Fault Forbidden where it was given up in silence and others took its
+	// place: then only its log is taken, which tells what it did. Nil: nobody ever was.
+	GivenUp func(ctx context.Context, p Parts) error
 }
 
 // Fetched is what launchers may ask for; only ArchiveOf must be given.
@@ -113,7 +121,6 @@ type Usage struct {
 
 // Hub is the server's end. Safe for concurrent use.
 type Hub struct {
-	linkpb.UnimplementedLinkServer
 	*hearing.Ears
 	cfg HubConfig
 
@@ -128,7 +135,13 @@ type Hub struct {
 	up        *uplink                // to the leader; nil while we lead or know none
 	swept     time.Time
 
-	outputs outputLedger
+	desk *desk
+}
+
+// linkServer is what launchers call: a conversation with each of them, and the desk.
+type linkServer struct {
+	*desk
+	hub *Hub
 }
 
 // known is what a launcher told last; it is kept a while after the launcher hung up.
@@ -153,6 +166,9 @@ func NewHub(cfg HubConfig) *Hub {
 	if cfg.Current == nil {
 		cfg.Current = func(context.Context, Parts) error { return nil }
 	}
+	if cfg.GivenUp == nil {
+		cfg.GivenUp = func(context.Context, Parts) error { return nil }
+	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(string, engine.Name) {}
 	}
@@ -161,8 +177,8 @@ func NewHub(cfg HubConfig) *Hub {
 	}
 	h := &Hub{
 		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{}, probes: map[string]chan Probed{},
-		outputs: outputLedger{folders: map[string]*outputFolder{}},
 	}
+	h.desk = &desk{cfg: &h.cfg}
 	h.Ears = hearing.New(cfg.Clock, h.beat)
 	return h
 }
@@ -173,14 +189,14 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener, more ...func(grpc.Servi
 	var readers sync.WaitGroup // goroutines of streams: they outlive their handler by a moment
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.StreamInterceptor(h.authenticate(&readers)),
+		grpc.StreamInterceptor(door.Except("/fermi.agency.v1.", h.authenticate(&readers))),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: quiet, Timeout: quiet}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: hearing.BeatEvery, PermitWithoutStream: true}),
-		grpc.ConnectionTimeout(patience),
+		grpc.ConnectionTimeout(patience), grpc.Creds(door.Creds()),
 		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 	)
-	for _, add := range append(more, func(r grpc.ServiceRegistrar) { linkpb.RegisterLinkServer(r, h) }) {
+	for _, add := range append(more, func(r grpc.ServiceRegistrar) { linkpb.RegisterLinkServer(r, &linkServer{desk: h.desk, hub: h}) }) {
 		add(srv)
 	}
 	if h.cfg.Calls != nil {
@@ -394,7 +410,7 @@ func (h *Hub) sweep(now time.Time) {
 			h.Forget(name)
 		}
 	}
-	h.outputs.sweep(now)
+	h.desk.outputs.Sweep(now, keepKnown)
 }
 
 func (k *known) advance(s engine.State) {

@@ -89,12 +89,12 @@ func (p *peer) take() outbox {
 }
 
 // Attach is a launcher's stream.
-func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
+func (s *linkServer) Attach(stream linkpb.Link_AttachServer) error {
 	who := caller(stream.Context())
 	name, parts := who.name, who.parts
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	hello, err := h.hello(stream, who)
+	hello, err := s.hello(stream, who)
 	if err != nil {
 		return err
 	}
@@ -102,37 +102,37 @@ func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 		name: name, parts: parts, session: hello.GetSession(), ctx: ctx, cancel: cancel,
 		wake: make(chan struct{}, 1), logs: make(chan *linkpb.LogData, queuedLogs),
 	}
-	from, err := h.welcome(ctx, p, hello)
+	from, err := s.welcome(ctx, p, hello)
 	if err != nil {
 		return err
 	}
-	if err := h.attach(p, engine.State(hello.GetState())); err != nil {
+	if err := s.hub.attach(p, engine.State(hello.GetState())); err != nil {
 		return err
 	}
-	defer h.detach(p)
-	if h.cfg.Calls != nil {
-		defer h.cfg.Calls.Attach(name, func(id string) bool {
+	defer s.hub.detach(p)
+	if s.hub.cfg.Calls != nil {
+		defer s.hub.cfg.Calls.Attach(name, func(id string) bool {
 			if hello.GetCalls() {
 				p.post(func(out *outbox) { out.calls = append(out.calls, &linkpb.Call{Id: id}) })
 			}
 			return hello.GetCalls()
 		})()
 	}
-	p.every = h.beat()
+	p.every = s.hub.beat()
 	if err := stream.Send(&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Welcome{
 		Welcome: &linkpb.Welcome{Epoch: p.epoch, LogFrom: from, NextNanos: int64(p.every)},
 	}}); err != nil {
 		return err
 	}
-	h.cfg.Notify(parts.TaskID, name)
-	who.readers.Go(func() { h.readFrom(p, stream) })
-	who.readers.Go(func() { h.keepLogs(p) })
-	return h.writeTo(p, stream)
+	s.hub.cfg.Notify(parts.TaskID, name)
+	who.readers.Go(func() { s.readFrom(p, stream) })
+	who.readers.Go(func() { s.keepLogs(p) })
+	return s.writeTo(p, stream)
 }
 
 // hello waits for the first message, a bounded time: a stranger who holds the token but says
 // nothing must not stay.
-func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.Hello, error) {
+func (s *linkServer) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.Hello, error) {
 	type answer struct {
 		m   *linkpb.FromLauncher
 		err error
@@ -148,7 +148,7 @@ func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.He
 			return nil, a.err
 		}
 		return a.m.GetHello(), checkHello(a.m.GetHello(), who.name, who.parts)
-	case <-h.cfg.Clock.After(patience):
+	case <-s.hub.cfg.Clock.After(patience):
 		return nil, errSilent
 	case <-stream.Context().Done():
 		return nil, errHungUp
@@ -156,27 +156,27 @@ func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.He
 }
 
 // welcome finds the epoch to answer with and the offset to go on from.
-func (h *Hub) welcome(ctx context.Context, p *peer, hello *linkpb.Hello) (int64, error) {
-	h.mu.Lock()
-	p.epoch = h.epoch
-	h.mu.Unlock()
+func (s *linkServer) welcome(ctx context.Context, p *peer, hello *linkpb.Hello) (int64, error) {
+	s.hub.mu.Lock()
+	p.epoch = s.hub.epoch
+	s.hub.mu.Unlock()
 	if p.epoch == 0 {
 		return 0, errNotLeading
 	}
 	if hello.GetEpoch() > p.epoch {
 		return 0, status.Error(codes.Unavailable, "the launcher has already heard a newer leader")
 	}
-	from, err := h.cfg.Logs.Durable(ctx, p.parts.TaskID, p.parts.LogKey())
+	from, err := s.hub.cfg.Logs.Durable(ctx, p.parts.TaskID, p.parts.LogKey())
 	if err != nil {
-		return 0, toStatus(err)
+		return 0, Status(err)
 	}
 	return from, nil
 }
 
 // writeTo is the only one who sends. It ends the stream by returning.
-func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
+func (s *linkServer) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 	every := p.every
-	tick := h.cfg.Clock.After(every)
+	tick := s.hub.cfg.Clock.After(every)
 	for {
 		select {
 		case <-p.ctx.Done():
@@ -185,27 +185,30 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 			}
 			return errHungUp
 		case <-p.wake:
-			if err := h.sendAll(stream, p.take()); err != nil {
+			if err := s.sendAll(stream, p.take()); err != nil {
 				return err
 			}
 		case <-tick:
-			now := h.cfg.Clock.Now()
-			if h.SinceWord(p.voice) > h.silence(every, now) {
+			now := s.hub.cfg.Clock.Now()
+			switch quiet := s.hub.SinceWord(p.voice); {
+			case quiet > s.hub.silence(every, now):
 				return errSilent
+			case quiet > hearing.SilenceAfter(every): // to a new leader all are late; who waits for it shall know even so
+				s.hub.cfg.Notify(p.parts.TaskID, p.name)
 			}
-			every = h.beat()
+			every = s.hub.beat()
 			if err := stream.Send(beatOf(now, 0, every)); err != nil {
 				return err
 			}
-			tick = h.cfg.Clock.After(every)
+			tick = s.hub.cfg.Clock.After(every)
 		}
 	}
 }
 
-func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
+func (s *linkServer) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 	var list []*linkpb.ToLauncher
 	if out.epoch > 0 { // before any order of that leader
-		list = append(list, beatOf(h.cfg.Clock.Now(), out.epoch, 0))
+		list = append(list, beatOf(s.hub.cfg.Clock.Now(), out.epoch, 0))
 	}
 	if out.stop != nil { // first: what shall stop should not start
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Stop{Stop: out.stop}})
@@ -234,44 +237,44 @@ func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 }
 
 // readFrom takes what the launcher says until the stream ends.
-func (h *Hub) readFrom(p *peer, stream linkpb.Link_AttachServer) {
+func (s *linkServer) readFrom(p *peer, stream linkpb.Link_AttachServer) {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
 			p.hangUp(errHungUp)
 			return
 		}
-		h.Hear(p.voice)
+		s.hub.Hear(p.voice)
 		if err := checkFromLauncher(m); err != nil {
-			h.cfg.Log.Warn("launcher broke the protocol", "replica", p.name, "error", err)
+			s.hub.cfg.Log.Warn("launcher broke the protocol", "replica", p.name, "error", err)
 			p.hangUp(err)
 			return
 		}
-		h.take(p, m)
+		s.take(p, m)
 	}
 }
 
-func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
+func (s *linkServer) take(p *peer, m *linkpb.FromLauncher) {
 	switch v := m.GetMessage().(type) {
 	case *linkpb.FromLauncher_Started:
-		h.reached(p, engine.StateRunning)
+		s.reached(p, engine.StateRunning)
 	case *linkpb.FromLauncher_Exited:
-		h.reached(p, engine.StateExited)
+		s.reached(p, engine.StateExited)
 	case *linkpb.FromLauncher_Done:
-		h.reached(p, engine.StateDone)
+		s.reached(p, engine.StateDone)
 	case *linkpb.FromLauncher_Usage:
 		u := v.Usage
-		h.tell(p, func(k *known) {
-			k.usage = usageOf(u, h.cfg.Clock.Now())
+		s.hub.tell(p, func(k *known) {
+			k.usage = usageOf(u, s.hub.cfg.Clock.Now())
 		})
 	case *linkpb.FromLauncher_Ranks:
 		changed := false
-		h.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
-		h.tellRanks(p.parts.TaskID, p.name, changed, len(v.Ranks.GetHeld()) > 0 || v.Ranks.GetKeeping() != nil || v.Ranks.GetOffer() > 0)
+		s.hub.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
+		s.hub.tellRanks(p.parts.TaskID, p.name, changed, len(v.Ranks.GetHeld()) > 0 || v.Ranks.GetKeeping() != nil || v.Ranks.GetOffer() > 0)
 	case *linkpb.FromLauncher_Probed:
-		h.tell(p, func(k *known) {
+		s.hub.tell(p, func(k *known) {
 			k.probed = v.Probed
-			h.answered(v.Probed)
+			s.hub.answered(v.Probed)
 		})
 	case *linkpb.FromLauncher_Log:
 		select {
@@ -281,38 +284,38 @@ func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
 	}
 }
 
-func (h *Hub) reached(p *peer, s engine.State) {
-	h.tell(p, func(k *known) { k.advance(s) })
-	h.cfg.Notify(p.parts.TaskID, p.name)
+func (s *linkServer) reached(p *peer, state engine.State) {
+	s.hub.tell(p, func(k *known) { k.advance(state) })
+	s.hub.cfg.Notify(p.parts.TaskID, p.name)
 }
 
 // keepLogs appends log data in order and acknowledges. A refusal that a retry can mend is retried
 // here with the data in hand; anything else ends the stream, and the launcher begins again from
 // what is durable.
-func (h *Hub) keepLogs(p *peer) {
+func (s *linkServer) keepLogs(p *peer) {
 	for {
 		select {
 		case <-p.ctx.Done():
 			return
 		case d := <-p.logs:
-			if err := h.keepLog(p, d); err != nil {
+			if err := s.keepLog(p, d); err != nil {
 				if p.ctx.Err() == nil {
-					h.cfg.Log.Warn("log data refused", "replica", p.name, "offset", d.GetOffset(), "error", err)
+					s.hub.cfg.Log.Warn("log data refused", "replica", p.name, "offset", d.GetOffset(), "error", err)
 				}
-				p.hangUp(toStatus(err))
+				p.hangUp(Status(err))
 				return
 			}
 		}
 	}
 }
 
-func (h *Hub) keepLog(p *peer, d *linkpb.LogData) error {
+func (s *linkServer) keepLog(p *peer, d *linkpb.LogData) error {
 	task, key := p.parts.TaskID, p.parts.LogKey()
 	var durable int64
 	if len(d.GetData()) > 0 {
-		if err := h.persist(p, func() error {
-			return h.cfg.keep(p.ctx, task, KeptLogs, int64(len(d.GetData())), func() (err error) {
-				durable, err = h.cfg.Logs.Append(p.ctx, task, key, d.GetOffset(), d.GetData())
+		if err := s.persist(p, func() error {
+			return s.hub.cfg.keep(p.ctx, task, KeptLogs, int64(len(d.GetData())), func() (err error) {
+				durable, err = s.hub.cfg.Logs.Append(p.ctx, task, key, d.GetOffset(), d.GetData())
 				return err
 			})
 		}); err != nil {
@@ -321,8 +324,8 @@ func (h *Hub) keepLog(p *peer, d *linkpb.LogData) error {
 	}
 	received := d.GetOffset() + int64(len(d.GetData()))
 	if d.GetLast() {
-		if err := h.persist(p, func() (err error) {
-			durable, err = h.cfg.Logs.Finish(p.ctx, task, key)
+		if err := s.persist(p, func() (err error) {
+			durable, err = s.hub.cfg.Logs.Finish(p.ctx, task, key)
 			return err
 		}); err != nil {
 			return err
@@ -333,7 +336,7 @@ func (h *Hub) keepLog(p *peer, d *linkpb.LogData) error {
 }
 
 // persist tries until it works, the stream ends, or a retry is pointless.
-func (h *Hub) persist(p *peer, try func() error) error {
+func (s *linkServer) persist(p *peer, try func() error) error {
 	pause := 100 * time.Millisecond
 	for {
 		err := try()
@@ -343,11 +346,11 @@ func (h *Hub) persist(p *peer, try func() error) error {
 		if code := fault.CodeOf(err); !code.Retry() && code != fault.Full {
 			return err
 		}
-		h.cfg.Log.Warn("log not stored yet", "replica", p.name, "error", err)
+		s.hub.cfg.Log.Warn("log not stored yet", "replica", p.name, "error", err)
 		select {
 		case <-p.ctx.Done():
 			return p.ctx.Err()
-		case <-h.cfg.Clock.After(pause):
+		case <-s.hub.cfg.Clock.After(pause):
 		}
 		pause = min(2*pause, 5*time.Second)
 	}

@@ -189,7 +189,7 @@ func (p *Peers) followOne(ctx context.Context, s Server) (connected bool, err er
 			}
 		}
 	}()
-	connected, err = p.cfg.Hub.follow(ctx, conn, p.cfg.Name, s.Epoch)
+	connected, err = (&forwarding{p.cfg.Hub}).follow(ctx, conn, p.cfg.Name, s.Epoch)
 	cancel()
 	<-ended
 	return connected, err

@@ -221,7 +221,7 @@ func TestOlderStreamLoses(t *testing.T) {
 		{one, facts(true, 1), one}, {one, facts(true, 3), one}, {two, facts(true, 2), one}, {two, facts(false, 2), one},
 		{two, facts(true, 4), two}, {one, facts(false, 3), two}, {two, facts(false, 4), nil},
 	} {
-		if err := h.takeFacts(step.f, step.m); err != nil {
+		if err := (&peerServer{hub: h}).takeFacts(step.f, step.m); err != nil {
 			t.Fatal(err)
 		}
 		var got *follower
@@ -236,7 +236,7 @@ func TestOlderStreamLoses(t *testing.T) {
 		{}, {Replica: "x", State: "Running"}, {Replica: string(testName), State: "Dancing"}, {Replica: string(testName), State: "Running", Session: -1},
 		{Replica: string(testName), State: "Running", Usage: &linkpb.Usage{RssBytes: -1}},
 	} {
-		if h.takeFacts(one, bad) == nil {
+		if (&peerServer{hub: h}).takeFacts(one, bad) == nil {
 			t.Errorf("taken: %v", bad)
 		}
 	}

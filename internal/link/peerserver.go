@@ -75,7 +75,7 @@ func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answe
 	}
 	data, err := p.hub.cfg.Answer(ctx, q.GetKind(), q.GetTaskId(), q.GetJson())
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, Status(err)
 	}
 	if len(data) > maxAnswer-1024 {
 		return nil, status.Error(codes.ResourceExhausted, "the answer is too long")
@@ -96,7 +96,7 @@ func (p *peerServer) Tail(req *linkpb.TailRequest, stream linkpb.Peer_TailServer
 			return stream.Send(&linkpb.TailData{Replica: replica, Offset: offset, Data: data, Durable: durable})
 		},
 		func() error { return stream.Send(&linkpb.TailData{Synced: true}) })
-	return toStatus(err)
+	return Status(err)
 }
 
 func nameOf(m *linkpb.TailData) engine.Name { return engine.Name(m.GetReplica()) }

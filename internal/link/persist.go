@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,6 +12,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // The tiers that steps are persisted to.
@@ -72,7 +72,7 @@ type Watermark struct {
 	Seen      int64 // the newest offer of the launcher that it knows of: what was offered can't become the watermark any more
 }
 
-var checkpointName = regexp.MustCompile(`^[0-9]{19}-[0-9]{19}$`)
+var checkpointName = pattern.New(`^[0-9]{19}-[0-9]{19}$`)
 
 func (o *Origin) message() *linkpb.Origin {
 	if o == nil {
@@ -133,7 +133,7 @@ func checkPersisted(r *linkpb.Ranks) error {
 			}
 		}
 	}
-	if tier := r.GetRestored(); tier != "" && tier != "folder" && !knownTier(tier) || r.GetRestoredAtUnixNano() < 0 {
+	if tier := r.GetRestored(); tier != "" && tier != "folder" && tier != "peer" && !knownTier(tier) || r.GetRestoredAtUnixNano() < 0 {
 		return refuse("ranks were restored from a tier that can't be")
 	}
 	if checkOrigin(r.GetRefused()) != nil {
@@ -189,18 +189,18 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 // FetchManifest streams the record of a checkpoint that the caller's task may restore, and no other.
-func (h *Hub) FetchManifest(req *linkpb.FetchManifestRequest, stream linkpb.Link_FetchManifestServer) error {
+func (d *desk) FetchManifest(req *linkpb.FetchManifestRequest, stream linkpb.Link_FetchManifestServer) error {
 	ctx := stream.Context()
 	parts := caller(ctx).parts
-	if h.cfg.ManifestOf == nil || req.GetOrigin() == nil || checkOrigin(req.GetOrigin()) != nil {
+	if d.cfg.ManifestOf == nil || req.GetOrigin() == nil || checkOrigin(req.GetOrigin()) != nil {
 		return status.Error(codes.InvalidArgument, "no checkpoint")
 	}
-	if err := h.cfg.Current(ctx, parts); err != nil {
-		return toStatus(err)
+	if err := d.cfg.Current(ctx, parts); err != nil {
+		return Status(err)
 	}
-	raw, err := h.cfg.ManifestOf(ctx, parts.TaskID, *originOf(req.GetOrigin()))
+	raw, err := d.cfg.ManifestOf(ctx, parts.TaskID, *originOf(req.GetOrigin()))
 	if err != nil {
-		return toStatus(err)
+		return Status(err)
 	}
 	return sendChunks(stream, raw)
 }
@@ -208,7 +208,7 @@ func (h *Hub) FetchManifest(req *linkpb.FetchManifestRequest, stream linkpb.Link
 // FetchManifest brings the record of a checkpoint; fault NotFound where the server has none. After
 // another error that is not Permanent it may be called again.
 func (c *Client) FetchManifest(ctx context.Context, from Origin) (raw []byte, err error) {
-	err = c.withBulk(func(conn *grpc.ClientConn) (err error) {
+	err = c.Bulk(func(conn *grpc.ClientConn) (err error) {
 		raw, err = collect(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[linkpb.Chunk], error) {
 			return linkpb.NewLinkClient(conn).FetchManifest(ctx, &linkpb.FetchManifestRequest{Origin: from.message()})
 		})

@@ -31,6 +31,11 @@ func TestPersistThereAndBack(t *testing.T) {
 	if err := checkRanks(r.message()); err != nil {
 		t.Fatal(err)
 	}
+	for _, from := range []string{engine.FromFolder, engine.FromPeer} {
+		if err := checkRanks(Ranks{Restored: from, RestoredAt: r.RestoredAt}.message()); err != nil {
+			t.Error(from, err)
+		}
+	}
 	back := ranksOf(r.message())
 	if d := cmp.Diff(r.Persisted, back.Persisted) + cmp.Diff(r.Keeping, back.Keeping); d != "" || *back.Refused != *r.Refused || back.Restored != TierShared || !back.RestoredAt.Equal(r.RestoredAt) {
 		t.Error(d, back.Refused)

@@ -14,25 +14,25 @@ import (
 )
 
 // FetchSpec streams what the caller is.
-func (h *Hub) FetchSpec(_ *linkpb.FetchSpecRequest, stream linkpb.Link_FetchSpecServer) error {
+func (d *desk) FetchSpec(_ *linkpb.FetchSpecRequest, stream linkpb.Link_FetchSpecServer) error {
 	ctx := stream.Context()
 	who := caller(ctx)
-	if h.cfg.SpecOf == nil {
+	if d.cfg.SpecOf == nil {
 		return status.Error(codes.Unimplemented, "launchers find it in their folders")
 	}
-	if err := h.cfg.Current(ctx, who.parts); err != nil {
-		return toStatus(err)
+	if err := d.cfg.Current(ctx, who.parts); err != nil {
+		return Status(err)
 	}
-	raw, err := h.cfg.SpecOf(ctx, who.name)
+	raw, err := d.cfg.SpecOf(ctx, who.name)
 	if err != nil {
-		return toStatus(err)
+		return Status(err)
 	}
 	return sendChunks(stream, raw)
 }
 
 // FetchSpec brings what the replica is, as SpecOf gives it. After an error that is not Permanent it may be called again.
 func (c *Client) FetchSpec(ctx context.Context) (raw []byte, err error) {
-	err = c.withBulk(func(conn *grpc.ClientConn) (err error) {
+	err = c.Bulk(func(conn *grpc.ClientConn) (err error) {
 		raw, err = collect(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[linkpb.Chunk], error) {
 			return linkpb.NewLinkClient(conn).FetchSpec(ctx, &linkpb.FetchSpecRequest{})
 		})

@@ -19,8 +19,8 @@ var grpcCodes = map[fault.Code]codes.Code{
 	fault.Internal: codes.Internal,
 }
 
-// toStatus is what a launcher is told of a failure: the code and the safe message.
-func toStatus(err error) error {
+// Status is what a launcher is told of a failure: the code and the safe message.
+func Status(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -37,16 +37,19 @@ func (u *uplink) take() map[engine.Name]struct{} {
 	return out
 }
 
+// forwarding speaks for the launchers of a hub to the leader.
+type forwarding struct{ hub *Hub }
+
 // follow speaks for our launchers to the leader of this epoch until the stream breaks. connected: it
 // took us.
-func (h *Hub) follow(ctx context.Context, conn *grpc.ClientConn, name string, epoch int64) (connected bool, err error) {
+func (f *forwarding) follow(ctx context.Context, conn *grpc.ClientConn, name string, epoch int64) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stream, err := linkpb.NewPeerClient(conn).Forward(ctx)
 	if err != nil {
 		return false, err
 	}
-	watched, stop := h.watchSilence(ctx, cancel)
+	watched, stop := f.watchSilence(ctx, cancel)
 	defer stop()
 	hello := &linkpb.FollowerHello{Name: name, Epoch: epoch}
 	_ = stream.Send(&linkpb.FromFollower{Message: &linkpb.FromFollower_Hello{Hello: hello}}) // Recv has the reason
@@ -58,24 +61,24 @@ func (h *Hub) follow(ctx context.Context, conn *grpc.ClientConn, name string, ep
 		return false, errors.New("the leader's first word is no welcome")
 	}
 	u := &uplink{epoch: epoch, wake: make(chan struct{}, 1), dirty: map[engine.Name]struct{}{}}
-	if !h.connect(u) {
+	if !f.hub.connect(u) {
 		return false, errNotLeading // we lead ourselves, or know a newer one
 	}
-	defer h.disconnect(u)
-	h.cfg.Log.Info("launchers are forwarded to the leader", "epoch", epoch)
+	defer f.hub.disconnect(u)
+	f.hub.cfg.Log.Info("launchers are forwarded to the leader", "epoch", epoch)
 	heard := make(chan error, 1)
 	go func() {
-		err := h.hearLeader(u, stream, watched)
+		err := f.hearLeader(u, stream, watched)
 		cancel(err)
 		heard <- err
 	}()
-	err = h.tellLeader(ctx, u, stream)
+	err = f.tellLeader(ctx, u, stream)
 	cancel(err)
 	return true, errors.Join(err, <-heard)
 }
 
 // watchSilence ends the session when the leader says nothing for too long.
-func (h *Hub) watchSilence(ctx context.Context, cancel context.CancelCauseFunc) (heard chan struct{}, stop func()) {
+func (f *forwarding) watchSilence(ctx context.Context, cancel context.CancelCauseFunc) (heard chan struct{}, stop func()) {
 	heard = make(chan struct{}, 1)
 	ended := make(chan struct{})
 	go func() {
@@ -85,7 +88,7 @@ func (h *Hub) watchSilence(ctx context.Context, cancel context.CancelCauseFunc) 
 			case <-ctx.Done():
 				return
 			case <-heard:
-			case <-h.cfg.Clock.After(hearing.SilenceLimit):
+			case <-f.hub.cfg.Clock.After(hearing.SilenceLimit):
 				cancel(errSilent)
 				return
 			}
@@ -132,7 +135,7 @@ func (h *Hub) giveUp() {
 }
 
 // hearLeader passes orders on to the launchers attached here.
-func (h *Hub) hearLeader(u *uplink, stream linkpb.Peer_ForwardClient, heard chan struct{}) error {
+func (f *forwarding) hearLeader(u *uplink, stream linkpb.Peer_ForwardClient, heard chan struct{}) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -142,7 +145,7 @@ func (h *Hub) hearLeader(u *uplink, stream linkpb.Peer_ForwardClient, heard chan
 		switch v := m.GetMessage().(type) {
 		case *linkpb.ToFollower_Beat:
 		case *linkpb.ToFollower_Order:
-			if err := h.passOn(u, v.Order); err != nil {
+			if err := f.passOn(u, v.Order); err != nil {
 				return err
 			}
 		default:
@@ -151,7 +154,7 @@ func (h *Hub) hearLeader(u *uplink, stream linkpb.Peer_ForwardClient, heard chan
 	}
 }
 
-func (h *Hub) passOn(u *uplink, o *linkpb.Order) error {
+func (f *forwarding) passOn(u *uplink, o *linkpb.Order) error {
 	for _, m := range []*linkpb.ToLauncher{
 		{Message: &linkpb.ToLauncher_Go{Go: o.GetGo()}}, {Message: &linkpb.ToLauncher_Stop{Stop: o.GetStop()}},
 		{Message: &linkpb.ToLauncher_Watermark{Watermark: o.GetWatermark()}}, {Message: &linkpb.ToLauncher_Probe{Probe: o.GetProbe()}},
@@ -166,10 +169,10 @@ func (h *Hub) passOn(u *uplink, o *linkpb.Order) error {
 	if o.GetGo() != nil && o.GetGo().GetEpoch() != u.epoch {
 		return fmt.Errorf("go of epoch %d from the leader of %d", o.GetGo().GetEpoch(), u.epoch)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := h.peers[engine.Name(o.GetReplica())]
-	if h.up != u || p == nil || p.via != nil {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	p := f.hub.peers[engine.Name(o.GetReplica())]
+	if f.hub.up != u || p == nil || p.via != nil {
 		return nil // it went elsewhere: the leader hears of it
 	}
 	p.post(func(out *outbox) {
@@ -190,15 +193,15 @@ func (h *Hub) passOn(u *uplink, o *linkpb.Order) error {
 }
 
 // tellLeader is the only one who sends: facts and beats.
-func (h *Hub) tellLeader(ctx context.Context, u *uplink, stream linkpb.Peer_ForwardClient) error {
-	tick := h.cfg.Clock.After(hearing.BeatEvery)
+func (f *forwarding) tellLeader(ctx context.Context, u *uplink, stream linkpb.Peer_ForwardClient) error {
+	tick := f.hub.cfg.Clock.After(hearing.BeatEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-u.wake:
 			for name := range u.take() {
-				facts := h.factsOf(name)
+				facts := f.hub.factsOf(name)
 				if facts == nil {
 					continue
 				}
@@ -207,11 +210,11 @@ func (h *Hub) tellLeader(ctx context.Context, u *uplink, stream linkpb.Peer_Forw
 				}
 			}
 		case <-tick:
-			beat := &linkpb.Beat{SentUnixNano: h.cfg.Clock.Now().UnixNano()}
+			beat := &linkpb.Beat{SentUnixNano: f.hub.cfg.Clock.Now().UnixNano()}
 			if err := stream.Send(&linkpb.FromFollower{Message: &linkpb.FromFollower_Beat{Beat: beat}}); err != nil {
 				return err
 			}
-			tick = h.cfg.Clock.After(hearing.BeatEvery)
+			tick = f.hub.cfg.Clock.After(hearing.BeatEvery)
 		}
 	}
 }

@@ -64,6 +64,8 @@ var Errors = []string{Refused, Silent, Stranger, Taken, Unreachable}
 type Member struct {
 	Name    string // role-index
 	Node    string
+	Zone    string
+	Machine string // what it runs on; "": not known, and taken for one of its own
 	Group   string // those that must have the same versions
 	Disk    int64  // bytes it asked for
 	Memory  int64  // shared memory it asked for
@@ -215,24 +217,4 @@ func room(m Member) (out []api.PreflightFinding) {
 		out = append(out, finding("sharedMemory", "Node %[2]s has %[3]s of shared memory free for %[1]s, which needs %[4]s; enlarge /dev/shm.", "节点 %[2]s 的可用共享内存为 %[3]s，%[1]s 需要 %[4]s；请增大 /dev/shm。", m.Name, m.Node, api.Bytes(m.Facts.SharedMemory), api.Bytes(want)))
 	}
 	return out
-}
-
-// Measure sums up the connections that went well.
-func Measure(members []Member) (pairs int, latency time.Duration, rate int64) {
-	for _, m := range members {
-		if m.Answer == nil {
-			continue
-		}
-		for _, r := range m.Answer.Results {
-			if r.Error != "" {
-				continue
-			}
-			pairs++
-			latency = max(latency, r.Latency)
-			if r.Rate > 0 && (rate == 0 || r.Rate < rate) {
-				rate = r.Rate
-			}
-		}
-	}
-	return pairs, latency, rate
 }

@@ -80,9 +80,9 @@ func TestJudge(t *testing.T) {
 }
 
 func TestMeasure(t *testing.T) {
-	pairs, latency, rate := Measure(four(func(m []Member) { m[3].Answer.Results[0].Error = Silent }))
-	if pairs != 3 || latency != 3*time.Millisecond || rate != 98 {
-		t.Error(pairs, latency, rate)
+	got := Measure(four(func(m []Member) { m[3].Answer.Results[0].Error = Silent }))
+	if got.Pairs != 3 || got.Longest != 3*time.Millisecond || got.Rate != 98 {
+		t.Errorf("%+v", got)
 	}
 }
 

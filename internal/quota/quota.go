@@ -67,6 +67,7 @@ const (
 	listPage   = 1000
 	maxNames   = 10_000
 	grantsAt   = "granted/archives/projects/"
+	assetsAt   = "assets/"
 )
 
 // New makes a book that has counted nothing yet; it starts nothing.
@@ -156,7 +157,7 @@ func (b *Book) count(ctx context.Context) error {
 			found[task] = ledger.Entry{Project: project, Bytes: sums}
 		}
 	}
-	if err := b.countArchives(ctx, found); err != nil {
+	if err := b.countOwn(ctx, found); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -167,8 +168,8 @@ func (b *Book) count(ctx context.Context) error {
 	return b.put(ctx, totalsAt, b.ledger.Totals())
 }
 
-// countArchives adds up the code that was opened to each project; the size stands in the grant.
-func (b *Book) countArchives(ctx context.Context, found map[string]ledger.Entry) error {
+// countOwn adds up what belongs to projects themselves: the code that was opened to each, whose size stands in the grant, datasets and models.
+func (b *Book) countOwn(ctx context.Context, found map[string]ledger.Entry) error {
 	ids := map[string]string{}
 	snap, err := b.cfg.Store.List(ctx, api.KindProject, "", 0)
 	if err != nil {
@@ -178,6 +179,18 @@ func (b *Book) countArchives(ctx context.Context, found map[string]ledger.Entry)
 		ids[o.GetMeta().ID] = o.GetMeta().Name
 		return true
 	})
+	err = each(ctx, b.cfg.Blob, assetsAt, func(o blob.Info) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, assetsAt), "/")
+		if name := ids[id]; name != "" {
+			e := found[assetsOf(name)]
+			e.Project = name
+			e.Bytes[ledger.Assets] += o.Size
+			found[assetsOf(name)] = e
+		}
+	})
+	if err != nil {
+		return err
+	}
 	return each(ctx, b.cfg.Blob, grantsAt, func(o blob.Info) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, grantsAt), "/")
 		name := ids[id]
@@ -196,6 +209,7 @@ func (b *Book) countArchives(ctx context.Context, found map[string]ledger.Entry)
 }
 
 func archivesOf(project string) string { return "archives of " + project }
+func assetsOf(project string) string   { return "assets of " + project }
 
 // lister is what a store of bytes has for this.
 type lister interface {
@@ -271,7 +285,7 @@ func (b *Book) Keep(ctx context.Context, taskID string, what link.Kept, bytes in
 func (b *Book) room(p *api.Project, class ledger.Class, field string, bytes int64) error {
 	limits := p.StorageLimits()
 	most := map[ledger.Class]api.Bytes{
-		ledger.Logs: limits.Logs, ledger.Outputs: limits.Outputs, ledger.Archives: limits.Archives, ledger.Checkpoints: limits.Checkpoints,
+		ledger.Logs: limits.Logs, ledger.Outputs: limits.Outputs, ledger.Archives: limits.Archives, ledger.Checkpoints: limits.Checkpoints, ledger.Assets: limits.Assets,
 	}[class]
 	if used := b.ledger.Used(p.Meta.Name)[class]; bytes > int64(most)-used {
 		return OverLimit(p.Meta.Name, field, api.Bytes(used), api.Bytes(bytes), most)
@@ -283,7 +297,7 @@ func (b *Book) room(p *api.Project, class ledger.Class, field string, bytes int6
 func (b *Book) Used(p *api.Project, into *api.ProjectUsage) {
 	sums := b.ledger.Used(p.Meta.Name)
 	into.Logs, into.Outputs = api.Bytes(sums[ledger.Logs]), api.Bytes(sums[ledger.Outputs])
-	into.Archives, into.Checkpoints = api.Bytes(sums[ledger.Archives]), api.Bytes(sums[ledger.Checkpoints])
+	into.Archives, into.Checkpoints, into.Assets = api.Bytes(sums[ledger.Archives]), api.Bytes(sums[ledger.Checkpoints]), api.Bytes(sums[ledger.Assets])
 	if b.cfg.Images != nil && p.Status.UID != 0 {
 		into.Images = api.Bytes(b.cfg.Images(p.Status.UID))
 	}
@@ -305,6 +319,22 @@ func (b *Book) KeepArchive(p *api.Project, bytes int64) error {
 	}
 	b.ledger.Add(p.Meta.Name, archivesOf(p.Meta.Name), ledger.Archives, bytes)
 	return nil
+}
+
+// KeepAsset is the server's.
+func (b *Book) KeepAsset(p *api.Project, bytes int64) error {
+	if bytes > 0 {
+		if err := b.RoomForAsset(p, bytes); err != nil {
+			return err
+		}
+	}
+	b.ledger.Add(p.Meta.Name, assetsOf(p.Meta.Name), ledger.Assets, bytes)
+	return nil
+}
+
+// RoomForAsset is the server's.
+func (b *Book) RoomForAsset(p *api.Project, bytes int64) error {
+	return b.room(p, ledger.Assets, "assets", bytes)
 }
 
 // Forget is the server's.

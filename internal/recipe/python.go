@@ -2,17 +2,17 @@ package recipe
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 var (
-	pythonName = regexp.MustCompile(`^python(3(\.[0-9]+)?)?$`)
+	pythonName = pattern.New(`^python(3(\.[0-9]+)?)?$`)
 	// pythonFlag is an option without a value under which a module of PYTHONPATH can be run.
-	pythonFlag = regexp.MustCompile(`^-([uOBbdqsv]+|[WX].+)$`)
+	pythonFlag = pattern.New(`^-([uOBbdqsv]+|[WX].+)$`)
 )
 
 // bySDK runs a script with what the task says about torch, and nothing else.

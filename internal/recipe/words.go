@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/image"
 )
 
 // environment is what a process finds, in a fixed order.
@@ -155,7 +156,7 @@ func (w *work) command(p *process) []string {
 	own := []string{}
 	for i := range w.in.Spec.Roles {
 		if r := &w.in.Spec.Roles[i]; r.Name == p.group.Role {
-			own = slices.Concat(r.Command, r.Args)
+			own = image.Argv(r, w.in.Spec.ImageOf(r))
 		}
 	}
 	first := p.rank == 0 && p.world == w.worlds[w.leading()]

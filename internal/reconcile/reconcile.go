@@ -132,6 +132,15 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
+// RunBeside is Run, with something beside it that ends when ctx does.
+func (l *Loop) RunBeside(ctx context.Context, beside func()) error {
+	var wg sync.WaitGroup
+	wg.Go(beside)
+	err := l.Run(ctx)
+	wg.Wait()
+	return err
+}
+
 func (l *Loop) work(ctx context.Context) {
 	for {
 		key, ok := l.take()

@@ -12,13 +12,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coder/websocket"
 	"github.com/spf13/cobra"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Bounds of a request.
@@ -263,7 +264,7 @@ func (q *question) text() string {
 	return ""
 }
 
-var numbers = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)?`)
+var numbers = pattern.New(`-?[0-9]+(\.[0-9]+)?`)
 
 // words are the answer to a question, one token each.
 func (a *Answerer) words(asked string) []string {

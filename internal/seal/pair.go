@@ -29,17 +29,21 @@ func PairTLS(secret []byte, use string) (*tls.Config, error) {
 // other side at its word for any of them.
 func RingTLS(secrets func() [][]byte, use string) *tls.Config { return pairTLS(ring(secrets, use)) }
 
-// ShownTLS is a server's side where the other one has no key: it shows that it holds the first of the secrets, to whoever knows
-// its PublicKey, and asks for nothing.
+// ShownTLS is the side of one whose other side has no key: it shows that it holds the first of the secrets, to whoever knows
+// its PublicKey, as a server or as one who dials, and asks for nothing.
 func ShownTLS(secrets func() [][]byte, use string) *tls.Config {
 	certs := ring(secrets, use)
-	return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	own := func() (*tls.Certificate, error) {
 		all, err := certs()
 		if err != nil {
 			return nil, err
 		}
 		return all[0], nil
-	}}
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own() },
+	}
 }
 
 // PublicKey is what ShownTLS shows.

@@ -70,7 +70,7 @@ func TestAuditOfEveryChange(t *testing.T) {
 			}
 			continue
 		}
-		if asking[rt.ID] {
+		if asking[rt.ID] || rt.Verb == "put-chunk" || rt.Verb == "begin-upload" { // the version that comes of them is what is written down
 			continue
 		}
 		if !rt.Changes() {

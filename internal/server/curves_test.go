@@ -128,3 +128,50 @@ func TestCurves(t *testing.T) {
 	w.refused("GET", "/api/v1/training-tasks/gpt/metrics/points?generation=0", nil, 400, "InvalidField")
 	w.refused("GET", "/api/v1/training-tasks/other/metrics", nil, 404, "NotFound")
 }
+
+// TestLongCurves: a picture of a long curve is made of outlines, and one of a part of it of points; both have every peak and hole.
+func TestLongCurves(t *testing.T) {
+	w := newWorld(t)
+	task := w.submit("long")
+	began := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	const n = 60_000
+	step := int64(0)
+	for seq := int64(1); step < n; seq++ {
+		var list []history.Point
+		for range 1000 {
+			step++
+			p := history.Point{Time: began.Add(time.Duration(step) * time.Second), Step: step, Value: math.Sin(float64(step))}
+			switch step {
+			case 33_333:
+				p.Value = 1e9
+			case 44_444:
+				p.Value = math.NaN()
+			}
+			list = append(list, p)
+		}
+		must(t, w.history.AddPoints(context.Background(), history.Batch{TaskID: task.Meta.ID, Replica: task.Meta.ID + "-worker-0-1", Seq: seq, Lines: []history.Line{{Name: "loss", Generation: 1, Points: list}}}))
+	}
+	for query, total := range map[string]int64{"&points=500": n, "&points=500&by=time": n, "&points=500&fromStep=1001&toStep=59000": 58_000, "&points=100&fromStep=33000&toStep=45000": 12_001, "&points=20000": n} {
+		var got curveAnswer
+		w.ok("GET", "/api/v1/training-tasks/long/metrics/points?name=loss"+query, nil, &got)
+		c := got.Items[0]
+		peak, low, high := false, 0, 0
+		for i, v := range c.Values {
+			if i > 0 && c.Steps[i] <= c.Steps[i-1] {
+				t.Fatalf("%s: step %d after %d", query, c.Steps[i], c.Steps[i-1])
+			}
+			switch {
+			case v == nil:
+			case *v == 1e9:
+				peak = c.Steps[i] == 33_333
+			case *v < -0.999:
+				low++
+			case *v > 0.999:
+				high++
+			}
+		}
+		if c.Total != total || !peak || len(c.NotFinite) != 1 || c.NotFinite[0].Is != "NaN" || c.Steps[c.NotFinite[0].At] != 44_444 || low < 20 || high < 20 || len(c.Steps) > 20_000 {
+			t.Errorf("%s: total %d, peak %v, %v, %d low, %d high, %d points", query, c.Total, peak, c.NotFinite, low, high, len(c.Steps))
+		}
+	}
+}

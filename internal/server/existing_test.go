@@ -60,13 +60,13 @@ func seedRequest(strategy bool) string {
 	return strings.Replace(text, "STRATEGY", with, 1)
 }
 
-// TestExistingRefusesWhatItWouldIgnore: the seed's request names a data set and a model, which nobody would have looked at.
+// TestExistingRefusesWhatItWouldIgnore: the seed's request names a dataset and a model that are not there.
 func TestExistingRefusesWhatItWouldIgnore(t *testing.T) {
 	w := newWorld(t)
 	environment(w, "default", "env-001", "z", 101, 2)
-	for _, path := range []string{existingPath, submitPath, "/api/v1/training-tasks"} {
-		a := w.refused("POST", path, `{"taskName":"t","datasetId":"dataset-001","datasetVersionId":"v","modelId":"model-001","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["env-001"]}}`, 400, "NotBuilt")
-		if len(a.Fields) != 3 || a.Fields[0].Path != "datasetId" || a.Fields[2].Path != "modelId" {
+	for _, path := range []string{submitPath, "/api/v1/training-tasks"} {
+		a := w.refused("POST", path, `{"taskName":"t","datasetId":"dataset-001","datasetVersionId":"v","modelId":"model-001","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["env-001"]}}`, 400, "InvalidField")
+		if len(a.Fields) != 1 || a.Fields[0].Path != "spec.datasets[0]" {
 			t.Errorf("%s: %+v", path, a)
 		}
 	}

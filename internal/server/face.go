@@ -20,9 +20,16 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/audit"
 	"github.com/fermi-cluster/fermi/internal/server/console"
 	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/port"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
+
+// tenants are who answers with what tenants made.
+type tenants struct {
+	inference Inference // of services; nil: nobody does
+	ports     *port.Ports
+}
 
 // face takes requests to their routes: it checks host, caller, query and body type, calls the handler, answers, and
 // has the audit written. Safe for concurrent use.
@@ -39,10 +46,9 @@ type face struct {
 	patience time.Duration // with a usual request
 	pages    *console.Console
 	mux      *http.ServeMux
-	// inference carries requests to services; nil: nobody does.
-	inference Inference
-	routes    []*rest.Route
-	doc       func() ([]byte, error) // the OpenAPI document, written when first asked for
+	tenants
+	routes []*rest.Route
+	doc    func() ([]byte, error) // the OpenAPI document, written when first asked for
 }
 
 // build registers every route with the mux and the document. all gives the routes, and names their types to the document.
@@ -73,16 +79,29 @@ func (s *face) build(version string, all func(reg *rest.Schemas) []*rest.Route) 
 
 // ServeHTTP is the outermost layer: it refuses what the mux would answer in another shape.
 func (s *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.ports != nil {
+		if to, ok := s.ports.OfHost(r.Host); ok {
+			s.ports.ServeHost(w, r, to) // an origin of its own: nothing of ours is said there
+			return
+		}
+	}
 	h := w.Header()
 	door.Secure(h)
 	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Language", rest.Language(r.Header.Get("Accept-Language")))
-	if !door.KnownHost(r.Host, s.hosts) {
+	if !door.KnownHost(r.Host, s.hosts) && (s.inference == nil || !s.inference.IsHost(r)) {
 		s.newCall(w, r, nil).Refuse(door.ErrBadHost)
 		return
 	}
-	if s.inference != nil && s.inference.Has(r.URL.Path) {
+	if s.inference != nil && s.inference.Has(r) {
 		s.inference.ServeHTTP(w, r)
+		return
+	}
+	if s.ports != nil && s.ports.Has(r.URL.Path) {
+		for name := range h {
+			h.Del(name) // the answer is a tenant's
+		}
+		s.ports.ServePath(w, r)
 		return
 	}
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path || r.Method == http.MethodConnect {

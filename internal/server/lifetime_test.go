@@ -90,6 +90,21 @@ func TestNothingOutlivesItsMaker(t *testing.T) {
 	})
 }
 
+// A token with an end leaves nothing behind that opens doors after it: no password, no key.
+func TestNothingIsLeftBehind(t *testing.T) {
+	w := newSecretWorld(t)
+	w.user("li", api.RoleMember)
+	end := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	short := w.token("short", "li", "", &end)
+	const key = `{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGk8gQ8MSVzBy7H2VqWQ4LHk2qbJl8bUJ0d0mP6aUq1a li@laptop"}`
+	w.refusedTo(short, "POST", "/api/v1/users/li/keys", key, 403, "OutlivesMaker")
+	w.refusedTo(short, "PUT", "/api/v1/users/li/password", `{"password":"a-long-enough-one"}`, 403, "OutlivesMaker")
+	long := w.token("long", "li", "", nil)
+	if a := w.do("POST", "/api/v1/users/li/keys", long, key); a.status != 200 {
+		t.Errorf("the control: %s", a.raw)
+	}
+}
+
 func ptrTo[T any](v T) *T { return &v }
 
 func TestTokensAreCountedByUser(t *testing.T) {

@@ -2,17 +2,25 @@ package server
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/asset"
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
+	"github.com/fermi-cluster/fermi/api/v1/terminal"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/link/pass"
 	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/door"
@@ -26,7 +34,8 @@ type person struct {
 	inside  bool         // a member of the project asked about
 	task    string       // a task's token: "own" or "other"
 	scope   api.TokenScope
-	session bool // comes by cookie
+	session bool   // comes by cookie
+	replica string // whose processes ask, in the person's name
 	secret  string
 	cookie  string
 }
@@ -60,6 +69,10 @@ func newMatrix(t *testing.T) *matrix {
 				id = other.Meta.ID
 			}
 			p.secret = m.token("task-"+p.task, "root", id, nil)
+		case p.replica != "":
+			m.put(&api.User{Meta: api.Meta{Name: p.name}, Spec: api.UserSpec{Role: p.role}})
+			m.live.lends(p.replica, &devenv.DevEnvironment{Meta: api.Meta{Owner: p.name, Project: "lab"}}) // nobody else is behind it
+			p.secret = pass.Make(p.replica, linkToken)
 		case p.role != "":
 			m.put(&api.User{Meta: api.Meta{Name: p.name}, Spec: api.UserSpec{Role: p.role}})
 			p.secret = m.token(p.name, p.name, "", nil)
@@ -86,6 +99,9 @@ func newMatrix(t *testing.T) *matrix {
 		add(person{name: string(role) + "-read", role: role, inside: true, scope: api.ScopeRead})
 		add(person{name: string(role) + "-tasks", role: role, inside: true, scope: api.ScopeTasks})
 	}
+	add(person{name: "pass", role: api.RoleMember, inside: true, scope: api.ScopeTasks, replica: "task-pass-worker-0-1"})
+	add(person{name: "pass-out", role: api.RoleMember, scope: api.ScopeTasks, replica: "task-out-worker-0-1"})
+	add(person{name: "pass-admin", role: api.RoleAdmin, inside: true, scope: api.ScopeTasks, replica: "task-admin-worker-0-1"})
 	members := map[string][]string{}
 	for _, p := range m.people {
 		if p.role != "" {
@@ -138,7 +154,7 @@ func (m *matrix) target(kind api.Kind, whom string) api.Object {
 	case api.KindZone:
 		return m.put(&api.Zone{Meta: meta, Spec: api.ZoneSpec{Region: "r"}})
 	case api.KindNode:
-		return m.put(&api.Node{Meta: meta, Spec: api.NodeSpec{Number: uint32(m.n), Zone: "z"}})
+		return m.put(&api.Node{Meta: meta, Spec: api.NodeSpec{Number: uint32(m.n), Zone: "z", Spec: joined.Spec{Agent: &joined.Agent{ID: name}}}})
 	case api.KindQueue:
 		return m.put(&api.Queue{Meta: meta})
 	case api.KindProject:
@@ -147,6 +163,11 @@ func (m *matrix) target(kind api.Kind, whom string) api.Object {
 		return m.put(&api.User{Meta: meta, Spec: api.UserSpec{Role: api.RoleMember}})
 	case api.KindToken:
 		return m.put(&api.Token{Meta: meta, Spec: api.TokenSpec{User: whom, Hash: door.HashSecret(name)}})
+	case asset.DatasetKind, asset.ModelKind:
+		return m.asset(kind, meta)
+	case asset.VersionKind:
+		o := m.asset(asset.DatasetKind, meta)
+		return m.lookup(api.Key{Kind: kind, Project: "lab", Name: asset.VersionName(asset.DatasetKind, o.GetMeta().Name, 1)})
 	}
 	m.t.Fatalf("the matrix knows no object of kind %s: give it one", kind)
 	return nil
@@ -204,6 +225,8 @@ func (m *matrix) asks(rt *rest.Route, p *person) []ask {
 	case "moveTask":
 		zone := m.target(api.KindZone, "").GetMeta().Name
 		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", `{"zone":"` + zone + `"}`, p.inside}}
+	case "addNode":
+		return []ask{{path, `{"zone":"` + m.target(api.KindZone, "").GetMeta().Name + `"}`, p.inside}}
 	case "measureZone":
 		near := m.target(api.KindZone, "").GetMeta().Name
 		return []ask{{named(m.target(api.KindZone, "").GetMeta().Name), `{"to":{"` + near + `":{"p50Ms":1.3,"p99Ms":2,"samples":9}}}`, p.inside}}
@@ -216,10 +239,36 @@ func (m *matrix) asks(rt *rest.Route, p *person) []ask {
 	case "signOutEverywhere":
 		victim := m.target(api.KindUser, "")
 		return []ask{{path, nil, true}, {path + "?user=" + victim.GetMeta().Name, nil, false}}
+	case "addUserKey", "removeUserKey":
+		victim := m.target(api.KindUser, "").(*api.User)
+		key := func() string {
+			pub, _, err := ed25519.GenerateKey(nil)
+			must(m.t, err)
+			line, err := ssh.NewPublicKey(pub)
+			must(m.t, err)
+			return string(ssh.MarshalAuthorizedKey(line))
+		}
+		var asks []ask
+		for i, name := range []string{p.name, victim.Meta.Name} {
+			a := ask{named(name), map[string]string{"key": key(), "name": fmt.Sprint("k", m.n)}, i == 0}
+			if rt.ID == "removeUserKey" && p.role != "" {
+				u := m.lookup(api.Key{Kind: api.KindUser, Name: name}).(*api.User)
+				u.Status.SSHKeys = append(u.Status.SSHKeys, terminal.Key{ID: "k1"})
+				m.put(u)
+			}
+			if rt.ID == "removeUserKey" {
+				a.path, a.body = strings.Replace(a.path, "{key}", "k1", 1), nil
+			}
+			asks = append(asks, a)
+		}
+		return asks
 	case "setPassword":
 		victim := m.target(api.KindUser, "")
 		body := map[string]string{"password": testPassword, "current": testPassword}
 		return []ask{{named(p.name), body, true}, {named(victim.GetMeta().Name), body, false}}
+	}
+	if a, ok := m.assetAsk(rt, p); ok {
+		return []ask{a}
 	}
 	row, isKind := api.InfoOf(rt.Kind)
 	if !isKind || !strings.Contains(path, "{name}") && !strings.HasPrefix(rt.ID, "create") {
@@ -282,6 +331,8 @@ func (m *matrix) creations(path string, row api.KindInfo, p *person) []ask {
 	switch row.Kind {
 	case api.KindTrainingTask:
 		return []ask{{path, manifest(name, func(t *api.TrainingTask) { t.Meta.Project = "lab" }), p.inside}}
+	case asset.DatasetKind, asset.ModelKind:
+		return []ask{{path, `{"metadata":{"name":"` + name + `","project":"lab"}}`, p.inside}}
 	case api.KindSecret:
 		return []ask{{path, `{"metadata":{"name":"` + name + `","project":"lab"},"spec":{"data":{"k":"v"}}}`, p.inside}}
 	case api.KindToken:
@@ -312,6 +363,11 @@ func (m *matrix) allowed(p *person, rt *rest.Route, yours bool) bool {
 		return false
 	case strings.HasPrefix(rt.ID, "openTerminalOf") && p.role != api.RoleAdmin: // its owner's alone, and nobody's here
 		return false
+	}
+	if p.replica != "" { // its project alone: what others get of everything it gets of that
+		got := map[api.UserRole]access.Reach{api.RoleAdmin: r.Admin, api.RoleMember: r.Member}[p.role]
+		yours = yours && !(rt.Kind == api.KindProject && strings.Contains(rt.Path, "{name}")) // which is another
+		return got == access.All && r.Viewer == access.All || (got == access.Own || got == access.All && (r.Member == access.Own || r.Viewer == access.Own)) && yours
 	}
 	got := map[api.UserRole]access.Reach{api.RoleAdmin: r.Admin, api.RoleOperator: r.Operator, api.RoleMember: r.Member, api.RoleViewer: r.Viewer}[p.role]
 	return got == access.All || got == access.Own && yours
@@ -409,6 +465,9 @@ func (m *matrix) checkStream(rt *rest.Route, p *person, a ask) bool {
 // audited: the newest entry is this change, with who made it, and what was before and after.
 func (m *matrix) audited(rt *rest.Route, p *person, a ask) {
 	m.t.Helper()
+	if rt.Verb == "put-chunk" || rt.Verb == "begin-upload" { // a version is made of thousands; an upload has nothing before
+		return
+	}
 	rows, err := m.history.ListAudit(m.t.Context(), history.AuditQuery{Limit: 1})
 	must(m.t, err)
 	if len(rows) == 0 {

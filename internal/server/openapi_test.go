@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/asset"
 	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server/door"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
@@ -54,16 +56,19 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/training-tasks/{name}/checkpoints/{step}/ranks/{rank}": {"get", "put"},
 		"/api/v1/training-tasks/{name}/outputs":                         {"get"}, "/api/v1/training-tasks/{name}/outputs/{path}": {"get"}, "/api/v1/training-tasks/{name}/metrics": {"get"}, "/api/v1/training-tasks/{name}/metrics/points": {"get"},
 		"/api/v1/events": {"get"}, "/api/v1/usage": {"get"}, "/api/v1/figures": {"get"}, "/api/v1/capacity": {"get"}, "/api/v1/devices": {"get"}, "/api/v1/shares": {"get"}, "/api/v1/shares/{name}": {"get"}, "/api/v1/archives": {"post"}, "/api/v1/archives/{digest}": {"get"}, "/api/v1/audit": {"get"}, "/api/v1/audit/export": {"get"}, "/api/v1/backup": {"post"}, "/api/v1/rotate": {"post"},
-		"/api/v1/session": {"post", "get", "delete"}, "/api/v1/sessions": {"delete"}, "/api/v1/session/code": {"post"}, "/api/v1/users/{name}/password": {"put"},
+		"/api/v1/session": {"post", "get", "delete"}, "/api/v1/sessions": {"delete"}, "/api/v1/session/code": {"post"}, "/api/v1/users/{name}/password": {"put"}, "/api/v1/users/{name}/keys": {"post"}, "/api/v1/users/{name}/keys/{key}": {"delete"}, "/api/v1/ssh": {"get"},
 		"/api/v1/training-tasks/{name}/terminal": {"get"},
-		"/api/v1/placements/preview":             {"post"}, "/api/v1/training-tasks/recipe": {"post"}, "/api/v1/training-tasks/existing": {"post"}, "/api/v1/training-tasks/existing/preview": {"post"}, "/api/v1/zones/{name}/latency": {"post"}, "/api/v1/zones/{name}/outage": {"get"},
-		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"get", "post"}, "/api/v1/nodes/{name}/test": {"post"}, "/api/v1/nodes/{name}/fault": {"post"}, "/api/v1/nodes/{name}/lost": {"post"},
+		"/api/v1/placements/preview":             {"post"}, "/api/v1/training-tasks/recipe": {"post"}, "/api/v1/training-tasks/existing": {"post"}, "/api/v1/training-tasks/existing/preview": {"post"}, "/api/v1/zones/{name}/latency": {"post"}, "/api/v1/zones/{name}/outage": {"get"}, "/api/v1/zone-matrix": {"get"},
+		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"get", "post"}, "/api/v1/nodes/{name}/test": {"post"}, "/api/v1/nodes/{name}/fault": {"post"}, "/api/v1/nodes/{name}/lost": {"post"}, "/api/v1/nodes/{name}/remove": {"post"}, "/api/v1/join-tokens": {"post"},
 	}
 	for _, row := range api.Kinds {
 		all, one := "/api/v1/"+row.Plural, "/api/v1/"+row.Plural+"/{name}"
 		want[all], want[one], want["/api/v1/watch/"+row.Plural] = []string{"get"}, []string{"get"}, []string{"get"}
 		if row.Users {
 			want[all], want[one] = []string{"get", "post"}, []string{"get", "put", "delete"}
+		}
+		if row.Kind == asset.DatasetKind || row.Kind == asset.ModelKind {
+			maps.Copy(want, assetPaths(one))
 		}
 		if _, ok := doc.Components.Schemas[string(row.Kind)]; !ok {
 			t.Errorf("no schema of %s", row.Kind)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 )
 
 func TestPreviewRoute(t *testing.T) {
@@ -48,6 +49,12 @@ func TestMeasureZone(t *testing.T) {
 	if m := z.Status.Measured; len(m) != 2 || m["b"].P50Ms != 1.3 || m["c"].Samples != 1 || m["b"].At.IsZero() {
 		t.Errorf("%+v", m)
 	}
+	var far roundtrip.ZoneMatrix
+	w.ok("GET", "/api/v1/zone-matrix", nil, &far)
+	if len(far.Items) != 3 || far.Items[0].From != "a" || far.Items[0].To != "b" || far.Items[0].Source != "measured" || far.Items[0].UsedMs != 1.3 || far.Items[0].Measured.Samples != 9 ||
+		far.Items[2].Measured != nil || far.Items[2].Source != "assumed" || far.Items[2].OneMachine || far.Items[2].DeclaredMs != nil {
+		t.Errorf("%+v", far)
+	}
 	gone := w.do("DELETE", "/api/v1/zones/c", w.admin, nil)
 	w.refused("GET", "/api/v1/zones/c?minRevision="+gone.header.Get("Fermi-Revision"), nil, 404, "NotFound")
 	z = api.Zone{}
@@ -69,6 +76,22 @@ func TestMeasureZone(t *testing.T) {
 		w.refused("POST", "/api/v1/zones/a/latency", body, 400, reason)
 	}
 	w.refused("POST", "/api/v1/zones/none/latency", `{"to":{"b":{"p50Ms":1,"p99Ms":2,"samples":9}}}`, 404, "NotFound")
+}
+
+// TestVirtualZonesAreOneMachine: between them nothing can be measured, and the matrix says so; what is declared counts.
+func TestVirtualZonesAreOneMachine(t *testing.T) {
+	w := newWorld(t)
+	for i, name := range []string{"a", "b", "c"} {
+		w.put(&api.Zone{Meta: api.Meta{Name: name}, Spec: api.ZoneSpec{Region: "r", LatencyMs: map[string]float64{"z": 1, "b": 12}}})
+		w.put(&api.Node{Meta: api.Meta{Name: name + "1"}, Spec: api.NodeSpec{Number: uint32(i + 1), Zone: name, Virtual: name != "c"}})
+	}
+	var far roundtrip.ZoneMatrix
+	w.ok("GET", "/api/v1/zone-matrix", nil, &far)
+	for _, d := range far.Items {
+		if d.OneMachine != (d.From == "a" && d.To == "b") || d.Measured != nil || d.To == "b" && (*d.DeclaredMs != 12 || d.Source != "declared") {
+			t.Errorf("%+v", d)
+		}
+	}
 }
 
 // TestQueueTree: a queue must fit into the tree of the others; a parent stays while it has children.

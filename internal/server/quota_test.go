@@ -40,6 +40,20 @@ func (y *keptBytes) RoomForCheckpoint(p *api.Project, bytes int64) error {
 	return nil
 }
 
+func (y *keptBytes) KeepAsset(p *api.Project, bytes int64) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.archives["assets of "+p.Meta.Name] += bytes
+	return nil
+}
+
+func (y *keptBytes) RoomForAsset(p *api.Project, bytes int64) error {
+	if most := p.StorageLimits().Assets; api.Bytes(bytes) > most {
+		return quota.OverLimit(p.Meta.Name, "assets", 0, api.Bytes(bytes), most)
+	}
+	return nil
+}
+
 func (y *keptBytes) Forget(string) {}
 
 // A project keeps no more tasks, secrets and bytes than its limits; refusals say which, how much, and what to do.

@@ -13,7 +13,7 @@ import (
 
 // RotateWish names the keys that are to be replaced.
 type RotateWish struct {
-	Keys []string `json:"keys" minItems:"1" doc:"secret-key, link-key, admin-token, tls; or all."`
+	Keys []string `json:"keys" minItems:"1" doc:"secret-key, link-key, admin-token, tls, ssh-key; or all."`
 }
 
 // Rotated is a key that was replaced.
@@ -28,7 +28,7 @@ type rotations struct {
 
 // RotatableKeys are those of a server, in the order in which all of them are replaced: the caller's own token
 // comes last.
-var RotatableKeys = []string{"secret-key", "link-key", "tls", "admin-token"}
+var RotatableKeys = []string{"secret-key", "link-key", "tls", "ssh-key", "admin-token"}
 
 func (s *system) rotateRoute(reg *rest.Schemas) *rest.Route {
 	return &rest.Route{

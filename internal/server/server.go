@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/ssh"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
@@ -27,6 +29,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/door"
 	"github.com/fermi-cluster/fermi/internal/server/limit"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/sshdoor"
 	"github.com/fermi-cluster/fermi/internal/server/stream"
 	"github.com/fermi-cluster/fermi/internal/server/tenant"
 	"github.com/fermi-cluster/fermi/internal/server/tracker"
@@ -134,6 +138,8 @@ type Server struct {
 	counts   *limit.Counters
 	log      *slog.Logger
 	clock    clock.Clock
+	shells   *sshdoor.Door
+	system   *system
 }
 
 // New builds the routes and the OpenAPI document. It starts nothing.
@@ -151,8 +157,9 @@ func (s *Server) Handler() http.Handler { return s.face }
 // Inference carries requests to services, at paths of its own. Safe for concurrent use.
 type Inference interface {
 	http.Handler
-	// Has says that a path is its own.
-	Has(path string) bool
+	// Has says that a request is its own; IsHost, that it came to a host name of a service.
+	Has(r *http.Request) bool
+	IsHost(r *http.Request) bool
 	// Run follows where services answer until ctx ends.
 	Run(ctx context.Context) error
 }
@@ -160,10 +167,40 @@ type Inference interface {
 // Carry has requests to services carried, while Run runs. Before Run.
 func (s *Server) Carry(i Inference) { s.face.inference = i }
 
+// routeInference is what the audit calls requests to services.
+var routeInference = &rest.Route{ID: "inference", Verb: "infer"}
+
+// RefusedAtGateway writes a token that the gateway refused into the audit, and counts it as one at our own door.
+func (s *Server) RefusedAtGateway(r *http.Request, tried string, why *fault.Error) error {
+	ip, _, _ := net.SplitHostPort(r.RemoteAddr)
+	err := s.face.door.Count(ip)
+	if err != nil {
+		why = fault.From(err)
+	}
+	s.auditor.RememberRefusal(&rest.Call{R: r, Route: routeInference, IP: ip, Request: strings.ToLower(rand.Text()[:16]), Tried: tried}, why)
+	return err
+}
+
+// Enter says where SSH is answered and with which key (port 0: nowhere), and the domain whose names lead to ports of environments, beside
+// localhost's; "": only those. Before Run.
+func (s *Server) Enter(at func() (port int, key ssh.Signer), content string) {
+	s.system.ssh, s.face.ports.Domain = at, strings.ToLower(content)
+}
+
+// RunSSH answers SSH on l until ctx ends, and returns when every connection has ended. It closes l.
+func (s *Server) RunSSH(ctx context.Context, l net.Listener, hostKey func() ssh.Signer) error {
+	d := *s.shells
+	d.HostKey = hostKey
+	return d.Run(ctx, l)
+}
+
 // SignInCode makes a one-time code that signs a user in; for whoever starts the server.
 func (s *Server) SignInCode(ctx context.Context, user string) (string, error) {
 	return s.sessions.SignInCode(ctx, user)
 }
+
+// PublishModels makes versions of models of what completed tasks left, until ctx ends; the leader's server does.
+func (s *Server) PublishModels(ctx context.Context) error { return s.system.assets.Publish(ctx) }
 
 // Run serves on l until ctx ends, then ends the streams, lets requests finish for up to ten
 // seconds, and returns when everything it started has ended. It closes l. Call it once.

@@ -18,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/logs"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
 	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -237,7 +238,7 @@ func TestFollow(t *testing.T) {
 		log.add(want)
 		ev, err := e.next()
 		must(t, err)
-		var got train.LogLine
+		var got logs.LogLine
 		must(t, json.Unmarshal([]byte(ev.data), &got))
 		if got.Text != want || got.Replica != "worker-0" || got.Stream != "stdout" || got.Attempt != 1 {
 			t.Fatalf("%+v", got)

@@ -6,13 +6,16 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/asset"
 	"github.com/fermi-cluster/fermi/internal/server/audit"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/server/stream"
@@ -27,6 +30,7 @@ type versionInfo struct {
 
 // system serves what is about the server itself. write, rotateKey, ready and gatherer may be nil.
 type system struct {
+	assets    *asset.Assets
 	truth     *truth.Truth
 	streams   *stream.Streams
 	auditor   *audit.Auditor
@@ -37,6 +41,25 @@ type system struct {
 	doc       func() ([]byte, error)
 	write     func(ctx context.Context, w io.Writer) error // a backup
 	rotateKey func(ctx context.Context, key string) (fault.Text, error)
+	ssh       func() (port int, key ssh.Signer) // nil: there is none
+}
+
+// sshInfo is where and as what SSH is answered.
+type sshInfo struct {
+	Port        int    `json:"port" doc:"On the host by which you reach this server. 0: SSH is not answered here."`
+	HostKey     string `json:"hostKey,omitempty" doc:"As in known_hosts: type and value."`
+	Fingerprint string `json:"fingerprint,omitempty" doc:"SHA256:…, as ssh shows it."`
+}
+
+func (s *system) getSSH(context.Context, *rest.Call) (*rest.Reply, error) {
+	var out sshInfo
+	if s.ssh != nil {
+		if port, key := s.ssh(); port != 0 {
+			pub := key.PublicKey()
+			out = sshInfo{port, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(pub))), ssh.FingerprintSHA256(pub)}
+		}
+	}
+	return &rest.Reply{Data: out}, nil
 }
 
 // routes are about the server itself.
@@ -51,6 +74,7 @@ func (s *system) routes(reg *rest.Schemas) []*rest.Route {
 		{Method: http.MethodGet, Path: rest.Prefix + "/version", ID: "version", Summary: "The server's version.", Tag: "system", Data: rest.SchemaOf[versionInfo](reg), Handle: func(context.Context, *rest.Call) (*rest.Reply, error) {
 			return &rest.Reply{Data: versionInfo{s.version, "v1", runtime.Version()}}, nil
 		}},
+		{Method: http.MethodGet, Path: rest.Prefix + "/ssh", ID: "getSSH", Summary: "Where SSH is answered, and with which host key.", Tag: "system", Data: rest.SchemaOf[sshInfo](reg), Handle: s.getSSH},
 		{Method: http.MethodPost, Path: rest.Prefix + "/backup", ID: "backup", Summary: "A tar of everything; for admins.", Tag: "system", Verb: "backup", Kind: "Backup", Media: "application/x-tar", Handle: s.backup},
 	}
 	return append(routes, s.rotateRoute(reg))

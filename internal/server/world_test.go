@@ -57,7 +57,31 @@ type world struct {
 type fakeLive struct {
 	mu       sync.Mutex
 	replicas map[string][]train.ReplicaView
-	waits    []string // ids of tasks that wait
+	waits    []string              // ids of tasks that wait
+	runs     map[string]api.Object // by replica, those that run
+}
+
+// linkToken is every replica's.
+const linkToken = "the link's token"
+
+// lends has a replica of some work run; nil: no more.
+func (l *fakeLive) lends(replica string, of api.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.runs == nil {
+		l.runs = map[string]api.Object{}
+	}
+	l.runs[replica] = of
+}
+
+// Standing is as of app: of what runs.
+func (l *fakeLive) Standing(_ context.Context, replica string) (string, api.Object, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of := l.runs[replica]; of != nil {
+		return linkToken, of, nil
+	}
+	return "", nil, fault.New(fault.Forbidden, "AttemptOver", fault.T("Over.", "已结束。"))
 }
 
 func (l *fakeLive) Why(_ context.Context, _ api.Work) (train.Explanation, error) {
@@ -91,6 +115,10 @@ func (l *fakeLive) Share(_ context.Context, queue string) (api.QueueShare, error
 
 func (l *fakeLive) Drained(_ context.Context, place string) (api.Outage, error) {
 	return api.Outage{Node: place, Wait: 1, Items: []api.OutageTask{{Project: "lab", Name: "t", Replicas: 1, Lost: 1, Reason: "DevicesBusy", Message: api.T("Full.", "已满。")}}}, nil
+}
+
+func (l *fakeLive) JoinPlace(context.Context) ([]string, string, error) {
+	return []string{"10.0.0.1:7072"}, "pin", nil
 }
 
 func (l *fakeLive) Outage(_ context.Context, zone string) (api.Outage, error) {

@@ -3,12 +3,15 @@ package sim
 import (
 	"html/template"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-var page = template.Must(template.New("report").Parse(`<!doctype html>
+// page is read when a report is first written: launchers never do.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("report").Parse(`<!doctype html>
 <html lang="{{.Lang}}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>fermi sim · {{.Title}}</title><style>
@@ -27,6 +30,7 @@ h2{font-size:1.1rem}svg{width:100%;height:auto}svg text{font-size:11px;fill:var(
 <tbody>{{range .Starts}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>{{end}}</tbody></table>{{end}}{{with .Left}}<p>{{.}}</p>{{end}}
 </body></html>
 `))
+})
 
 var colours = []string{"#228be6", "#f76707", "#2f9e44", "#ae3ec9"}
 
@@ -82,5 +86,5 @@ func WriteHTML(w io.Writer, lang string, withStarts bool, variants ...Variant) e
 		data["StartHeads"], data["Starts"], data["Left"] = Starts(lang, pageStarts, variants...)
 		data["StartsTitle"] = label("Who starts when", "启动时间")
 	}
-	return page.Execute(w, data)
+	return page().Execute(w, data)
 }

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Change is a what-if, in the words of the command line.
@@ -61,8 +61,8 @@ func (cfg Config) With(c Change) (Config, error) {
 }
 
 var (
-	nodesForm = regexp.MustCompile(`^(\d{1,6})x(\d{1,2}):([^@\s]{1,64})(?:@(\S{1,64}))?$`)
-	wordsForm = regexp.MustCompile(`^(\d{1,6}) ?(?:nodes? in |个节点@|@)(\S{1,64})$`)
+	nodesForm = pattern.New(`^(\d{1,6})x(\d{1,2}):([^@\s]{1,64})(?:@(\S{1,64}))?$`)
+	wordsForm = pattern.New(`^(\d{1,6}) ?(?:nodes? in |个节点@|@)(\S{1,64})$`)
 )
 
 // maxNodes is the most a simulated cluster may have, maxAdded the most devices of one addition.

@@ -269,7 +269,7 @@ func (w *world) plan() {
 	w.fruitless++
 	for {
 		res := w.planner.Plan()
-		if len(res.Decisions) > 0 {
+		if len(res.Decisions)+res.Held > 0 { // whose hours have not come will start
 			w.fruitless = 0
 		}
 		for _, d := range res.Decisions {

@@ -66,6 +66,34 @@ func (f *Feed) Next(ctx context.Context) ([]Change, error) {
 	}
 }
 
+// Each hands over every change until ctx ends or the feed is closed.
+func (f *Feed) Each(ctx context.Context, do func(Change)) {
+	for {
+		changes, err := f.Next(ctx)
+		if err != nil {
+			return
+		}
+		for _, ch := range changes {
+			do(ch)
+		}
+	}
+}
+
+// Fill hands over what there is of some kinds, each as new: subscribe before, and nothing falls in between.
+func Fill(ctx context.Context, r Reader, do func(Change), kinds ...api.Kind) error {
+	for _, kind := range kinds {
+		snap, err := r.List(ctx, kind, "", 0)
+		if err != nil {
+			return err
+		}
+		snap.Ascend("", func(o api.Object) bool {
+			do(Change{Key: api.KeyOf(o), New: o})
+			return true
+		})
+	}
+	return nil
+}
+
 // Close ends the feed; a waiting Next returns.
 func (f *Feed) Close() {
 	f.cache.mu.Lock()

@@ -135,23 +135,13 @@ func Over(from, to time.Time, rates ...Daily) Sum {
 
 // Best finds when to start something of a length, no earlier than from and no later than latest, so
 // that the sum over all rates is least; the earliest of equals. The sum as a function of the start
-// is straight between the times where the start or the end meets a step, and repeats every day: only
-// those times of the first day, and the two ends, are looked at.
+// is straight between the times where the start or the end meets a step: only those, and the two
+// ends, are looked at.
 func Best(from, latest time.Time, length time.Duration, rates ...Daily) (time.Time, Sum, bool) {
 	if latest.Before(from) || length <= 0 {
 		return time.Time{}, Sum{}, false
 	}
-	starts := []time.Time{from, latest}
-	for _, d := range rates {
-		for _, s := range d.steps {
-			for _, shift := range []time.Duration{0, length} {
-				if at := d.next(from.Add(shift), s.from).Add(-shift); !at.After(latest) {
-					starts = append(starts, at)
-				}
-			}
-		}
-	}
-	slices.SortFunc(starts, time.Time.Compare)
+	starts := Starts(from, latest, length, rates...)
 	var start time.Time
 	var least Sum
 	for i, at := range starts {
@@ -160,6 +150,28 @@ func Best(from, latest time.Time, length time.Duration, rates ...Daily) (time.Ti
 		}
 	}
 	return start, least, true
+}
+
+// manyDays is for how long rates that repeat every day are looked at.
+const manyDays = 7
+
+// Starts are the times, in order, at which the sum may begin to be less or more: where the start or the
+// end meets a step, and the two ends.
+func Starts(from, latest time.Time, length time.Duration, rates ...Daily) []time.Time {
+	starts := []time.Time{from, latest}
+	for _, d := range rates {
+		for _, s := range d.steps {
+			for _, shift := range []time.Duration{0, length} {
+				at := d.next(from.Add(shift), s.from).Add(-shift)
+				for days := 0; !at.After(latest) && days < manyDays; days++ {
+					starts = append(starts, at)
+					at = at.Add(day)
+				}
+			}
+		}
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	return slices.Compact(starts)
 }
 
 // next is the first time from t on at a time of day.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 )
 
 // Source is where a latency comes from.
@@ -22,8 +23,8 @@ const (
 	assumedFar  = 20
 )
 
-// fresh is how long a measurement replaces what is declared.
-const fresh = 24 * time.Hour
+// Fresh is how long a measurement replaces what is declared.
+const Fresh = 24 * time.Hour
 
 // Latency is the round trip between two zones. P99 and Gbps are 0 when unknown.
 type Latency struct {
@@ -46,7 +47,7 @@ func (z *Zones) Between(a, b string) Latency {
 	there, okThere := x.spec.LatencyMs[b]
 	back, okBack := y.spec.LatencyMs[a]
 	declared := okThere || okBack
-	if m, ok := newest(x.measured, b, y.measured, a); ok && (!declared || z.now.Sub(m.At) <= fresh) {
+	if m, ok := newest(x.measured, b, y.measured, a); ok && (!declared || z.now.Sub(m.At) <= Fresh) {
 		l.P50, l.P99, l.Source = m.P50Ms, m.P99Ms, Measured
 		return l
 	}
@@ -62,10 +63,42 @@ func (z *Zones) Between(a, b string) Latency {
 	return l
 }
 
+// Distance is everything that is known between two zones, and what is used of it.
+func (z *Zones) Distance(a, b string) roundtrip.ZoneDistance {
+	if b < a {
+		a, b = b, a
+	}
+	used, x, y := z.Between(a, b), z.Get(a), z.Get(b)
+	class := ClassOf(used.P50)
+	share, _ := Efficiency(2, used, nil)
+	out := roundtrip.ZoneDistance{
+		From: a, To: b, DeclaredMs: slower(x.spec.LatencyMs, b, y.spec.LatencyMs, a), DeclaredP99Ms: slower(x.spec.LatencyP99Ms, b, y.spec.LatencyP99Ms, a),
+		UsedMs: used.P50, Source: string(used.Source), Class: class.Name, Action: class.Action, Efficiency: float64(share) / 10,
+	}
+	if m, ok := newest(x.measured, b, y.measured, a); ok {
+		m.Stale = z.now.Sub(m.At) > Fresh
+		out.Measured = &m
+	}
+	return out
+}
+
+// slower is the larger of what two tables say; nil where neither does.
+func slower(x map[string]float64, b string, y map[string]float64, a string) *float64 {
+	there, okThere := x[b]
+	back, okBack := y[a]
+	if !okThere && !okBack {
+		return nil
+	}
+	worse := max(there, back)
+	return &worse
+}
+
+// newest is seen from a.
 func newest(x map[string]api.MeasuredLatency, b string, y map[string]api.MeasuredLatency, a string) (api.MeasuredLatency, bool) {
 	there, okThere := x[b]
 	back, okBack := y[a]
 	if okBack && (!okThere || back.At.After(there.At)) {
+		back.FromNode, back.ToNode = back.ToNode, back.FromNode
 		return back, true
 	}
 	return there, okThere

@@ -132,7 +132,7 @@ func (t *Tree) Refund(now time.Time, queue string, v []int64) { t.move(now, queu
 
 func (t *Tree) move(now time.Time, queue string, v []int64, sign int64) {
 	for n := t.node(queue); n != nil; n = n.parent {
-		t.fade(n, now)
+		n.fade(t.halfLife, now)
 		n.usage = add(n.usage, v, sign)
 	}
 }
@@ -160,14 +160,14 @@ func (t *Tree) Going(queue string, v []int64, sign int64) {
 }
 
 // fade brings the average up to now. A clock that goes back changes nothing.
-func (t *Tree) fade(n *node, now time.Time) {
+func (n *node) fade(halfLife time.Duration, now time.Time) {
 	dt := now.Sub(n.at)
-	if t.halfLife <= 0 || dt <= 0 {
+	if halfLife <= 0 || dt <= 0 {
 		return
 	}
 	keep := 0.0
 	if !n.at.IsZero() {
-		keep = math.Exp2(-float64(dt) / float64(t.halfLife))
+		keep = math.Exp2(-float64(dt) / float64(halfLife))
 	}
 	for len(n.recent) < len(n.usage) {
 		n.recent = append(n.recent, 0)
@@ -285,7 +285,7 @@ func (t *Tree) before(a, b *node, now time.Time) bool {
 func (t *Tree) Share(now time.Time, queue string) float64 { return t.share(t.node(queue), now) }
 
 func (t *Tree) share(n *node, now time.Time) float64 {
-	t.fade(n, now)
+	n.fade(t.halfLife, now)
 	var current, recent float64
 	for i, all := range t.total {
 		if all <= 0 {
@@ -339,6 +339,13 @@ func (t *Tree) Borrows(queue, other string, v, gives []int64) bool {
 		}
 	}
 	return true
+}
+
+// Guarded says that, seen from queue, something is guaranteed to the other's side: else Borrows is true of
+// all that runs there.
+func (t *Tree) Guarded(queue, other string) bool {
+	_, theirs, ok := t.part(queue, other)
+	return !ok || slices.ContainsFunc(theirs.Guarantee, func(g int64) bool { return g > 0 })
 }
 
 // part finds where two paths part: the two children of the lowest common ancestor. A queue above

@@ -12,6 +12,7 @@ type Rank struct {
 	First    bool // it had a place and was sent away from it
 	Overdue  bool
 	Level    int    // not looked at among the overdue
+	Turn     int    // likewise
 	Age      string // sorts by age
 }
 
@@ -33,7 +34,7 @@ func (a Rank) Compare(b Rank) int {
 		return 1
 	}
 	if !a.Overdue {
-		if c := cmp.Compare(a.Level, b.Level); c != 0 {
+		if c := cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Turn, b.Turn)); c != 0 {
 			return c
 		}
 	}
@@ -108,6 +109,16 @@ func (s *Shelf[T]) Best() (x T, ok bool) {
 		return x, false
 	}
 	return s.piles[s.ready][0], true
+}
+
+// First is the first of all, ready or not.
+func (s *Shelf[T]) First() (x T, ok bool) {
+	for _, p := range s.piles {
+		if len(p) > 0 && (!ok || p[0].Rank().Compare(x.Rank()) < 0) {
+			x, ok = p[0], true
+		}
+	}
+	return x, ok
 }
 
 // Unpark makes all ready. It moves the smaller pile onto the larger, so that a long pile of the

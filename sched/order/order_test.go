@@ -2,6 +2,7 @@ package order_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -84,6 +85,11 @@ func TestShelf(t *testing.T) {
 				}
 			}
 			slices.SortFunc(ready, func(a, b *item) int { return a.rank.Compare(b.rank) })
+			all := slices.Collect(maps.Keys(lies))
+			slices.SortFunc(all, func(a, b *item) int { return a.rank.Compare(b.rank) })
+			if first, ok := s.First(); ok != (len(all) > 0) || ok && first != all[0] {
+				t.Fatalf("first %v %v of %v", first, ok, all)
+			}
 			best, ok := s.Best()
 			if ok != (len(ready) > 0) || ok && best != ready[0] || s.Ready() != len(ready) || s.Parked() != len(lies)-len(ready) {
 				t.Fatalf("best %v %v of %d ready, %d parked; want %v", best, ok, s.Ready(), s.Parked(), ready)

@@ -13,6 +13,8 @@ type Demand struct {
 	version uint64
 	counts  map[kind]int64
 	total   int64 // of counts
+	flow    flow
+	prices  prices
 	arrived int64 // ever
 	next    int64 // arrived at which the mix is judged again
 	builds  []build
@@ -36,11 +38,16 @@ type Tuning struct {
 	Fullness int64
 	// CoreFullness is the same of 16 cores.
 	CoreFullness int64
+	// Living is by how much, in hundredths, both prices grow where all that comes finds room and goes again.
+	Living int64
 }
+
+// prices are those of what is left free, as of the last mix.
+type prices struct{ devices, cores int64 }
 
 // Default is what NewDemand uses.
 func Default() Tuning {
-	return Tuning{Depth: 2300, Scarcest: 8, Fullness: 1250, CoreFullness: 500}
+	return Tuning{Depth: 2300, Scarcest: 8, Fullness: 1250, CoreFullness: 500, Living: 1000}
 }
 
 // kind is an ask, comparable.
@@ -114,6 +121,7 @@ func (d *Demand) See(a Ask) {
 		k.types = string(b)
 	}
 	d.counts[k]++
+	d.flow.asked += int64(k.devices) * int64(k.share)
 	d.total++
 	d.arrived++
 	if d.total >= memory || len(d.counts) > maxKinds {
@@ -134,10 +142,32 @@ func pause(arrived int64) int64 {
 	return min(arrived, memory) / 2
 }
 
+// flow is what came, found room and went lately, in thousandths of devices.
+type flow struct{ asked, taken, gone int64 }
+
+// Take counts thousandths of devices that were given away, Leave those that came back.
+func (d *Demand) Take(devices int64)  { d.flow.taken += devices }
+func (d *Demand) Leave(devices int64) { d.flow.gone += devices }
+
+// life is by how much the prices of what is left free grow, in hundredths. A cluster that only fills, or
+// that has to refuse much, is best off with the worth of what is left. One in which all finds room and
+// goes again is best off with the fuller node: the emptier one will be empty soon.
+func (d *Demand) life() int64 {
+	f := &d.flow
+	if f.asked <= 0 || f.taken <= 0 {
+		return 0
+	}
+	served := min(1000*f.taken/f.asked, 1000)
+	for range 3 { // to the power of eight: to refuse a tenth is much
+		served = served * served / 1000
+	}
+	return d.tuning.Living * served / 1000 * min(1000*f.gone/f.taken, 1000) / 1000
+}
+
 // forget halves every count, until there is room again.
 func (d *Demand) forget() {
 	for d.total >= memory || len(d.counts) > maxKinds {
-		d.total = 0
+		d.total, d.flow = 0, flow{d.flow.asked / 2, d.flow.taken / 2, d.flow.gone / 2}
 		for k, n := range d.counts {
 			if n /= 2; n == 0 {
 				delete(d.counts, k)
@@ -175,6 +205,8 @@ func (d *Demand) Have(empty Room, n int) {
 func (d *Demand) publish() {
 	d.version++
 	d.moved = 0
+	living := d.life()
+	d.prices = prices{d.tuning.Fullness * (100 + living) / 100, d.tuning.CoreFullness * (100 + living) / 100}
 	d.named = d.names()
 	d.mixes = make([]mix, len(d.named)+1)
 	for k, n := range d.counts {

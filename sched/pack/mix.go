@@ -214,5 +214,5 @@ func (d *Demand) fullness(cpu int64, free []level) int64 {
 	for _, l := range free {
 		sum += int64(l.devices) * int64(l.free)
 	}
-	return one * fine * ((sum*d.tuning.Fullness + min(cpu, 1<<30)/16*d.tuning.CoreFullness) / 1000) / 1000
+	return one * fine * ((sum*d.prices.devices + min(cpu, 1<<30)/16*d.prices.cores) / 1000) / 1000
 }

@@ -80,7 +80,7 @@ func (w *world) rule(why sched.EvictionReason, taker *sched.Workload, g *gang, b
 		return "not preemptible"
 	}
 	switch why {
-	case sched.EvictTurn, sched.EvictOverdue:
+	case sched.EvictTurn, sched.EvictOverdue, sched.EvictKept:
 		w.b.turns[v.ID]++
 		switch {
 		case w.p.NoTurns:

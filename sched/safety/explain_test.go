@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // settled is a scenario stopped where the planner has nothing more to decide.
@@ -45,14 +46,14 @@ func settle(seed uint64) (w *world, why string) {
 type tally struct {
 	mu      sync.Mutex
 	reasons map[string]int
-	kinds   map[sched.ChangeKind]int
+	kinds   map[advice.ChangeKind]int
 	tried   int
 }
 
 // changeKinds is every change an explanation can suggest.
-var changeKinds = []sched.ChangeKind{
-	sched.ChangeReplicas, sched.ChangeDevices, sched.ChangeType, sched.ChangeZones, sched.ChangeTopology, sched.ChangeSplit,
-	sched.ChangeMaxLatency, sched.ChangePriority, sched.ChangeLimit, sched.ChangeResume, sched.ChangeUncordon,
+var changeKinds = []advice.ChangeKind{
+	advice.ChangeReplicas, advice.ChangeDevices, advice.ChangeType, advice.ChangeZones, advice.ChangeTopology, advice.ChangeSplit,
+	advice.ChangeMaxLatency, advice.ChangePriority, advice.ChangeLimit, advice.ChangeResume, advice.ChangeUncordon,
 }
 
 // enoughExplained is from how many scenarios on every kind of change must have been tried, and 2,000 in all.
@@ -62,7 +63,7 @@ const enoughExplained = 400
 // again, and expects the workload to start in the next turn. FERMI_EXPLAINED is how many scenarios.
 func TestTheChangeAdmits(t *testing.T) {
 	count := number(t, "FERMI_EXPLAINED", 40)
-	all := tally{reasons: map[string]int{}, kinds: map[sched.ChangeKind]int{}}
+	all := tally{reasons: map[string]int{}, kinds: map[advice.ChangeKind]int{}}
 	var next atomic.Uint64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -107,7 +108,7 @@ func (y *tally) explainAll(t *testing.T, seed uint64) {
 	if res := sched.Plan(w.now, w.c, w.q, w.p); len(res.Decisions) > 0 {
 		t.Errorf("seed %d: to explain changed something: %v", seed, ids(res))
 	}
-	seen := map[sched.ChangeKind]int{}
+	seen := map[advice.ChangeKind]int{}
 	for _, id := range list {
 		seen[changes[id].Change.Kind]++
 	}
@@ -120,7 +121,7 @@ func (y *tally) explainAll(t *testing.T, seed uint64) {
 	}
 }
 
-func (y *tally) note(reason string, kind sched.ChangeKind) {
+func (y *tally) note(reason string, kind advice.ChangeKind) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if reason != "" {
@@ -136,27 +137,27 @@ func (y *tally) note(reason string, kind sched.ChangeKind) {
 func apply(w *world, id string, ch sched.Change) string {
 	v := w.b.waits[id]
 	switch ch.Kind {
-	case sched.ChangeUncordon, sched.ChangeLimit, sched.ChangeResume:
+	case advice.ChangeUncordon, advice.ChangeLimit, advice.ChangeResume:
 		for _, other := range sorted(w.b.waits) {
 			if other != id {
 				w.cancel(other)
 			}
 		}
 	default:
-		v = ch.Apply(v)
+		v = sched.Apply(ch, v)
 		w.b.waits[id] = v
 		w.q.Add(v)
 	}
 	switch ch.Kind {
-	case sched.ChangeUncordon:
+	case advice.ChangeUncordon:
 		n := &w.b.nodes[ch.Value-1]
 		n.Closed, n.ClosedDevices = false, 0
 		w.setNode(*n)
-	case sched.ChangeLimit:
+	case advice.ChangeLimit:
 		q := w.b.queues[ch.Target]
 		q.Limit[ch.Resource] = ch.Value
 		w.setSame(sorted(w.b.queues))
-	case sched.ChangeResume:
+	case advice.ChangeResume:
 		q := w.b.queues[ch.Target]
 		q.Paused = false
 		w.b.queues[ch.Target] = q

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,6 +156,41 @@ for f in /dev/kmsg /dev/mem /dev/kvm /dev/fuse /dev/net/tun /dev/vd? /dev/sd? /d
 	}
 	w.ends(w.mal, lab, "devices")
 	w.hold("devices")
+}
+
+// TestMachine: a folder of the machine that anybody may write to is no place for a tenant's files: they would count nowhere, stay, and be
+// seen by other projects. What a replica has of its own may be written to.
+func TestMachine(t *testing.T) {
+	w := invade(t, true)
+	_, err := w.vic.Submit(t.Context(), shell(other, "beside", "echo here; sleep 1000"), false)
+	w.do(err)
+	w.says(w.vic, other, "beside", "here")
+	victim, err := client.Get[*api.TrainingTask](t.Context(), w.vic, other, "beside")
+	w.do(err)
+	task := shell(lab, "machine", fmt.Sprintf(`find /sys/fs/cgroup -name '*-worker-0-*'; for f in $(find /sys/fs/cgroup -path "*$FERMI_REPLICA*" -name pids.max); do echo "limit $(cat $f)"; done
+	for d in $(find / -xdev -type d -perm -0002 2>/dev/null) /run/lock %[1]s/open; do
+		case $d in /proc/*) continue;; esac
+		touch $d/mallory-was-here 2>/dev/null && echo "WROTE $d" && rm -f $d/mallory-was-here
+	done
+	for d in $HOME $FERMI_OUTPUT $TMPDIR /tmp /var/tmp /dev/shm $FERMI_SHM . %[1]s/shared; do touch $d/mine && echo "own $d" || echo "NOT $d"; done
+	: > /dev/null && test -w /dev/ptmx && echo devices; python3 -c 'import pty; print("terminal", pty.openpty())'; echo tried`, w.base))
+	task.Spec.Code = &api.Code{Folder: "shared"}
+	w.launch(task)
+	w.ends(w.mal, lab, "machine")
+	log := w.log(lab, "machine")
+	if strings.Contains(log, victim.Meta.ID) {
+		t.Errorf("mallory sees groups of others:\n%s", log)
+	}
+	for line := range strings.Lines(log) {
+		at, ok := strings.CutPrefix(strings.TrimSpace(line), "WROTE ")
+		if ok && !slices.Contains([]string{"/tmp", "/var/tmp", "/dev/shm"}, at) && !strings.HasPrefix(at, filepath.Join(w.base, "shared")) {
+			t.Errorf("mallory wrote to the machine: %s", line)
+		}
+	}
+	if strings.Contains(log, "NOT ") || !strings.Contains(log, "tried") || !strings.Contains(log, "limit 4") || !strings.Contains(log, "devices") || !strings.Contains(log, "terminal (") {
+		t.Errorf("the control:\n%s", log)
+	}
+	w.hold("the machine's folders")
 }
 
 // TestDisk: who writes more than it asked for is ended by name.

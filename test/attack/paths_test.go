@@ -32,6 +32,8 @@ func TestPaths(t *testing.T) {
 				{"a folder reached by a link", foldersByLink},
 				{"a folder that the tenant may not enter", foldersClosed},
 				{"a checkpoint folder that is swapped", swaps},
+				{"folders that are swapped while others look", races},
+				{"memory that is swapped", memoryRace},
 				{"links among outputs", outputLinks},
 				{"links in shared memory", memoryLinks},
 				{"a pipe where packages are looked for", pipeInPath},
@@ -136,6 +138,64 @@ func swaps(w *world) {
 	w.ends(w.mal, lab, "swaps")
 	log := w.log(lab, "swaps")
 	if n := strings.Count(log, "swapped "); n == 0 {
+		w.t.Errorf("nothing was swapped:\n%s", log)
+	}
+}
+
+// racer exchanges folders and files of one task's for links to the platform's, as fast as it can, until it is told that it is enough.
+const racer = `
+mkdir -p race/code race/logs race/out && echo x > race/code/f && echo x > race/logs/f
+cd race && perl -e '
+	my ($n, $to) = (0, $ENV{TARGET});
+	for my $name ("code", "logs") { symlink($to, "link-$name") }
+	print "racing\n"; $| = 1;
+	while ($n < $ENV{SWAPS} || !-e "enough") {
+		for my $name ("code", "logs") { rename($name, "dir-$name"); rename("link-$name", $name); rename($name, "link-$name"); rename("dir-$name", $name); $n += 2 }
+	}
+	print "swapped $n times\n";
+'
+`
+
+// races: one task exchanges folders while others are started in them, keep checkpoints in them and hand outputs over from them.
+func races(w *world) {
+	env := []api.EnvVar{{Name: "TARGET", Value: w.Dir}, {Name: "SWAPS", Value: fmt.Sprint(harness.EnvInt("FERMI_SWAPS", 10_000))}}
+	race := shell(lab, "racer", racer)
+	race.Spec.Code = &api.Code{Folder: "shared"}
+	race.Spec.Roles[0].Env = env
+	w.launch(race)
+	w.says(w.mal, lab, "racer", "racing")
+	for i := range harness.EnvInt("FERMI_RACES", 6) {
+		name := fmt.Sprintf("raced-%d", i)
+		task := shell(lab, name, "cat admin.token secret.key f; ls -la . ..; mkdir -p logs; echo y > logs/y; true")
+		task.Spec.Code = &api.Code{Folder: []string{"shared/race/code", "shared/race", "shared/race/logs"}[i%3]}
+		task.Spec.Checkpoint = &api.Checkpoints{Folder: []string{"d", "code/d", "f"}[i%3]}
+		task.Spec.Outputs = &api.Outputs{Logs: "logs"}
+		w.launch(task)
+		w.ends(w.mal, lab, name) // whether it started is its own affair
+	}
+	enough := shell(lab, "enough", "touch enough")
+	enough.Spec.Code = &api.Code{Folder: "shared/race"}
+	w.launch(enough)
+	w.ends(w.mal, lab, "enough")
+	w.ends(w.mal, lab, "racer")
+	if log := w.log(lab, "racer"); !strings.Contains(log, "swapped ") {
+		w.t.Errorf("nothing was swapped:\n%s", log)
+	}
+}
+
+// memoryRace exchanges the slots that launchers open for links to what only root may read, while they open them.
+func memoryRace(w *world) {
+	task := shell(lab, "memory-race", `cd $FERMI_SHM && perl -e '
+	my $n = 0;
+	for my $k (0 .. 3) { symlink("$ENV{DATA}/admin.token", "link-$k"); open(my $f, ">", "rank-0.$k"); print $f "\0" x 4096; close $f }
+	while ($n < $ENV{SWAPS}) { for my $k (0 .. 3) { rename("rank-0.$k", "dir-$k"); rename("link-$k", "rank-0.$k"); rename("rank-0.$k", "link-$k"); rename("dir-$k", "rank-0.$k"); $n += 2 } }
+	print "swapped $n times\n"'; exit 3`)
+	task.Spec.Checkpoint = &api.Checkpoints{}
+	task.Spec.Restart = &api.RestartPolicy{MaxRestarts: 2}
+	task.Spec.Roles[0].Env = []api.EnvVar{{Name: "DATA", Value: w.Dir}, {Name: "SWAPS", Value: fmt.Sprint(harness.EnvInt("FERMI_SWAPS", 10_000))}}
+	w.launch(task)
+	w.ends(w.mal, lab, "memory-race")
+	if log := w.log(lab, "memory-race"); !strings.Contains(log, "swapped ") {
 		w.t.Errorf("nothing was swapped:\n%s", log)
 	}
 }

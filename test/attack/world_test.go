@@ -93,7 +93,7 @@ func invade(t *testing.T, demo bool) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, base: base, heard: &recorder{}, secrets: map[string][]byte{}}
-	for name, mode := range map[string]os.FileMode{"shared": 0o777 | os.ModeSticky, "private": 0o700, "readonly": 0o755, "closed": 0o711} {
+	for name, mode := range map[string]os.FileMode{"shared": 0o777 | os.ModeSticky, "private": 0o700, "readonly": 0o755, "closed": 0o711, "open": 0o777} {
 		w.do(os.Mkdir(filepath.Join(base, name), 0o700), os.Chmod(filepath.Join(base, name), mode))
 	}
 	w.do(os.Chmod(base, 0o755), os.Mkdir(filepath.Join(base, "closed", "vault"), 0o700))
@@ -205,7 +205,7 @@ func (w *world) manifest() map[string]owner {
 			if err != nil {
 				return nil // it went away meanwhile
 			}
-			if strings.HasPrefix(file, filepath.Join(w.Dir, "engine", "replicas")+"/") || strings.HasPrefix(file, filepath.Join(w.base, "shared")+"/") {
+			if strings.HasPrefix(file, filepath.Join(w.Dir, "engine", "replicas")+"/") || strings.HasPrefix(file, filepath.Join(w.Dir, "engine", "homes")+"/") || strings.HasPrefix(file, filepath.Join(w.base, "shared")+"/") {
 				if d.IsDir() {
 					return fs.SkipDir
 				}

@@ -1,13 +1,13 @@
 package disk
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,17 +17,15 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-// TestDamage flips bytes of, and cuts, files of a data folder at rest and of a backup, one at a time: each is named at the
-// start, or what was acknowledged is there as it was and tasks can be deleted.
+// TestDamage flips bytes of, and cuts, files of a data folder at rest and of a backup, one at a time. Each is named, by whoever
+// refuses to start or by the answer that it spoils, or it is harmless: then every answer is the one of before, what waited runs,
+// and tasks can be deleted. All damages have numbers: FERMI_DAMAGES of them from FERMI_DAMAGES_FROM (0) on, of the folder and
+// of the backup, so that a long run can be cut into parts.
 func TestDamage(t *testing.T) {
 	w := newWorld(t, nil)
 	w.Args = []string{"--archive-after", "1s"}
 	w.up()
-	want := strings.Repeat("0123456789abcdef", 10_000)
-	for _, name := range []string{"one", "two"} {
-		w.submit(shell(name, `i=0; while [ $i -lt 10000 ]; do printf 0123456789abcdef; i=$((i+1)); done > $FERMI_OUTPUT/f; echo said by $FERMI_REPLICA`))
-		w.phase(name, api.PhaseCompleted)
-	}
+	before := w.live()
 	backup := filepath.Join(filepath.Dir(w.Dir), "backup.tar")
 	if out, err := w.fermi("backup", backup); err != nil {
 		t.Fatalf("%v %s", err, out)
@@ -39,42 +37,67 @@ func TestDamage(t *testing.T) {
 	if err := os.Rename(w.Dir, whole); err != nil {
 		t.Fatal(err)
 	}
-	n, seed := harness.EnvInt("FERMI_DAMAGES", 12), harness.EnvInt("FERMI_DISK_SEED", 1)
-	files := candidates(t, whole)
 	w.Token = w.tokenIn(whole) // whoever has it goes on with it, whatever becomes of the file
-	for i := range n {
-		rng := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
-		name := files[rng.IntN(len(files))]
+	n, first, seed := harness.EnvInt("FERMI_DAMAGES", 12), harness.EnvInt("FERMI_DAMAGES_FROM", 0), harness.EnvInt("FERMI_DISK_SEED", 1)
+	t.Run("undamaged", func(t *testing.T) { // or nothing that is found below means anything
 		copyFolder(t, whole, w.Dir)
-		what := damage(t, filepath.Join(w.Dir, name), rng)
-		w.survives(fmt.Sprintf("seed %d, damage %d: %s of %s", seed, i, what, name), name, want)
+		w.survives(t, "", before)
+	})
+	for i := first; i < first+n; i++ {
+		t.Run(fmt.Sprintf("folder-%d", i), func(t *testing.T) { w.damaged(t, whole, seed, i, before) })
 	}
 	raw, err := os.ReadFile(backup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range n {
-		rng := rand.New(rand.NewPCG(uint64(seed), uint64(1_000_000+i)))
-		if err := os.WriteFile(backup, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		what := damage(t, backup, rng)
-		out, err := w.fermi("backup", "verify", backup)
-		if err != nil && !strings.Contains(out, "backup") {
-			t.Errorf("damage %d, %s: not named: %s", i, what, out)
-		}
-		if err == nil && i%4 == 0 { // harmless by its word: then it is
-			fresh := fmt.Sprint(w.Dir, ".fresh", i)
-			if out, err := w.fermi("restore", backup, "--data", fresh); err != nil {
-				t.Errorf("damage %d, %s: whole, and not restored: %s", i, what, out)
-			}
-		}
+	key := filepath.Join(whole, "secret.key")
+	for i := first; i < first+n; i++ {
+		t.Run(fmt.Sprintf("backup-%d", i), func(t *testing.T) { w.restores(t, backup, raw, key, seed, i, before) })
 	}
 }
 
-// survives starts a server on a damaged folder.
-func (w *world) survives(what, file, want string) {
-	t := w.t
+// damaged is one damage of the folder: all files have their turn before one has its second.
+func (w *world) damaged(t *testing.T, whole string, seed, i int, before picture) {
+	files := candidates(t, whole)
+	order := rand.New(rand.NewPCG(uint64(seed), uint64(i/len(files)))).Perm(len(files))
+	name := files[order[i%len(files)]]
+	copyFolder(t, whole, w.Dir)
+	what := damage(t, filepath.Join(w.Dir, name), rand.New(rand.NewPCG(uint64(seed), uint64(i))))
+	t.Logf("%s of %s", what, name)
+	w.survives(t, name, before)
+}
+
+// restores is one damage of the backup: it is refused by name, or what is made of it is as it was.
+func (w *world) restores(t *testing.T, backup string, raw []byte, key string, seed, i int, before picture) {
+	if err := os.WriteFile(backup, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	what := damage(t, backup, rand.New(rand.NewPCG(uint64(seed), uint64(1_000_000+i))))
+	t.Log(what)
+	said, bad := w.fermi("backup", "verify", backup)
+	if err := os.RemoveAll(w.Dir); err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.fermi("restore", backup, "--data", w.Dir, "--unfinished", "go-on", "--secret-key", key)
+	if (bad == nil) != (err == nil) {
+		t.Fatalf("verify says %v %s, and restore %v %s", bad, said, err, out)
+	}
+	if err != nil {
+		for _, text := range []string{said, out} {
+			if !strings.Contains(text, "error: ") || !strings.Contains(text, "backup") || strings.Contains(text, "panic") {
+				t.Errorf("it is not named: %s", text)
+			}
+		}
+		if _, err := os.Lstat(w.Dir); err == nil {
+			t.Error("a folder was left")
+		}
+		return
+	}
+	w.survives(t, "backup.tar", before)
+}
+
+// survives starts a server on the folder, of which a file may be damaged, and judges.
+func (w *world) survives(t *testing.T, file string, before picture) {
 	t.Helper()
 	begin := logSize(w)
 	if err := w.Spawn(); err != nil {
@@ -84,52 +107,112 @@ func (w *world) survives(what, file, want string) {
 	for !strings.Contains(w.ready(), `"code":200`) {
 		select {
 		case <-w.Ended():
-			if said := logFrom(w, begin); !strings.Contains(said, "error: ") {
-				t.Errorf("%s: it ended without a word: %s", what, said)
+			if said := logFrom(w, begin); !names(said, file) || strings.Contains(said, "panic:") || strings.Contains(said, "goroutine ") {
+				t.Errorf("it ended, and named nothing: %s", said)
 			}
 			return
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: neither ready nor ended", what)
+			t.Fatalf("neither ready nor ended: %s", logFrom(w, begin))
 		}
 	}
 	defer func() {
 		if err := w.Stop(); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Error(err)
 		}
 	}()
 	var err error
 	if w.api, err = w.Client(); err != nil {
-		t.Errorf("%s: %v", what, err)
-		return
+		t.Fatal(err)
 	}
-	for _, name := range []string{"one", "two"} {
-		o, err := w.api.Get(t.Context(), api.KindTrainingTask, "default", name)
-		if err != nil {
-			t.Errorf("%s: a task is lost: %v", what, err)
+	after := w.look(t.Context(), before.until)
+	for _, question := range before.questions() {
+		was, is := before.answers[question], after.answers[question]
+		if was == is || spoiled(is, question, file) {
 			continue
 		}
-		if p := o.(*api.TrainingTask).Status.Phase; p != api.PhaseCompleted {
-			t.Errorf("%s: %s is %s", what, name, p)
-		}
-		if got, err := w.output(t.Context(), name, "worker-0/f"); err == nil && string(got) != want {
-			t.Errorf("%s: a wrong output was delivered", what)
-		} else if err != nil && !strings.Contains(file, "outputs/") && !strings.Contains(file, "sums/") {
-			t.Errorf("%s: %v", what, err)
-		}
-		var log bytes.Buffer
-		err = w.api.Logs(t.Context(), "default", name, client.LogOptions{}, func(l client.LogLine) error {
-			_, err := fmt.Fprintln(&log, l.Text)
-			return err
-		})
-		if err == nil && log.Len() > 0 && !strings.Contains(log.String(), "said by "+o.GetMeta().ID) && !strings.Contains(log.String(), "[fermi] log chunk") {
-			t.Errorf("%s: a wrong log was delivered: %q", what, log.String())
+		t.Errorf("%s\nwas %s\nis  %s\nserver: %s", question, short(was), short(is), logFrom(w, begin))
+	}
+	w.worksOn(t, file, begin)
+}
+
+// worksOn: what waited runs and leaves what it should, and tasks can be deleted.
+func (w *world) worksOn(t *testing.T, file string, begin int64) {
+	t.Helper()
+	for _, o := range w.nodes(t) {
+		if _, err := w.api.NodeVerb(t.Context(), "uncordon", o.GetMeta().Name, -1); err != nil {
+			t.Errorf("uncordon: %v", err)
 		}
 	}
-	if err := w.api.Delete(t.Context(), api.KindTrainingTask, "default", "one"); err != nil {
-		t.Errorf("%s: delete: %v", what, err)
+	var task *api.TrainingTask
+	harness.Eventually(t, "what waited has ended", func() bool {
+		o, err := w.api.Get(t.Context(), api.KindTrainingTask, "default", "waits")
+		if err != nil {
+			return false
+		}
+		task = o.(*api.TrainingTask)
+		return task.Status.Phase.Finished()
+	})
+	if got, err := w.output(t.Context(), "waits", "worker-0/f"); task.Status.Phase != api.PhaseCompleted || err != nil || string(got) != "it ran\n" {
+		if said := logFrom(w, begin); file == "" || !names(said, file) && !names(task.Status.Message.EN, file) {
+			t.Errorf("what waited is %s, %q %v: %s; server: %s", task.Status.Phase, got, err, task.Status.Message.EN, said)
+		}
 	}
+	for _, name := range []string{"one", "waits"} {
+		if err := w.api.Delete(t.Context(), api.KindTrainingTask, "default", name); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+		w.gone(name)
+	}
+}
+
+func (w *world) nodes(t *testing.T) []api.Object {
+	t.Helper()
+	list, err := w.api.List(t.Context(), api.KindNode, client.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// names says that somebody who reads this knows which file is meant: its name, or for what is inside the store the store's folder.
+func names(text, file string) bool {
+	if file == "" {
+		return false
+	}
+	if strings.Contains(text, filepath.Base(file)) || strings.Contains(text, filepath.Dir(file)) && filepath.Dir(file) != "." {
+		return true
+	}
+	return strings.HasPrefix(file, "etcd/") && strings.Contains(text, "/etcd")
+}
+
+// spoiled says that an answer names what it can't give, and that this is what lies in the damaged file: no answer about anything
+// else may change.
+func spoiled(answer, question, file string) bool {
+	if !strings.HasPrefix(file, "blobs/") {
+		return false
+	}
+	rest := strings.Split(strings.TrimPrefix(file, "blobs/objects/"), "/") // KIND/TASK/…, or sums/KIND/TASK/…
+	about := func(kind string) bool { return slices.Contains(rest, kind) && strings.HasPrefix(question, kind+" ") }
+	switch {
+	case about("outputs") && !strings.Contains(question, ": "): // the list tells what lies there; who reads it is told
+		return !strings.HasPrefix(answer, "error: ")
+	case about("outputs"):
+		return strings.HasPrefix(answer, "error: ") && strings.Contains(answer, "amaged")
+	case about("logs"):
+		return strings.Contains(answer, "[fermi] log chunk") && !strings.HasPrefix(answer, "error: ")
+	case about("checkpoints"):
+		return strings.Contains(answer, "amaged")
+	}
+	return false
+}
+
+func short(s string) string {
+	if len(s) > 1500 {
+		return s[:1500] + "…"
+	}
+	return s
 }
 
 func logSize(w *world) int64 {
@@ -145,7 +228,7 @@ func logFrom(w *world, at int64) string {
 	return string(raw[min(at, int64(len(raw))):])
 }
 
-// candidates are the files of a folder that hold something.
+// candidates are the files of a folder that hold something, in order.
 func candidates(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -174,21 +257,39 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
-// damage flips a byte, or cuts the file.
+// damage flips a byte, or cuts the file: mostly where something is written, for logs of databases are long and empty.
 func damage(t *testing.T, path string, rng *rand.Rand) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, what := rng.IntN(len(raw)), "flip"
-	if rng.IntN(3) == 0 {
-		raw, what = raw[:at], "cut"
-	} else {
-		raw[at] ^= byte(1 + rng.IntN(255))
-	}
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%s at %d", what, at)
+	defer os.Chtimes(path, info.ModTime(), info.ModTime()) // a disk that turns bits tells nobody
+	used := len(raw)
+	for used > 1 && raw[used-1] == 0 {
+		used--
+	}
+	if rng.IntN(4) == 0 {
+		used = len(raw)
+	}
+	at := rng.IntN(used)
+	if rng.IntN(3) == 0 {
+		if err := os.Truncate(path, int64(at)); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("cut at %d of %d", at, len(raw))
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{raw[at] ^ byte(1+rng.IntN(255))}, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("flip at %d of %d", at, len(raw))
 }

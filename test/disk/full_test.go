@@ -80,6 +80,41 @@ func TestFull(t *testing.T) {
 	})
 }
 
+// TestFullHome: an environment that fills the data disk with its home is ended by name, and others go on.
+func TestFullHome(t *testing.T) {
+	w := newWorld(t, memory(t, "size=600m,mode=0700"))
+	w.up()
+	w.submit(shell("calm", "sleep 10000"))
+	w.phase("calm", api.PhaseRunning)
+	if out, err := w.fermi("env", "create", "idle", "--cpu", "100m"); err != nil {
+		t.Fatal(out, err)
+	}
+	if out, err := w.fermi("env", "create", "greedy", "--cpu", "100m", "--", "sh", "-c", `cd; i=0; while :; do head -c 33554432 /dev/zero > f$i || sleep 0.05; i=$((i+1)); done`); err != nil {
+		t.Fatal(out, err)
+	}
+	said := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(said)
+		}
+	})
+	harness.Eventually(t, "it is ended", func() bool {
+		said, _ = w.fermi("env", "get", "greedy", "-o", "json")
+		return strings.Contains(said, `"phase": "Failed"`) && strings.Contains(said, "DiskLimitExceeded")
+	})
+	if !strings.Contains(said, "spec.storage") {
+		t.Errorf("nothing says what to do: %s", said)
+	}
+	w.phase("calm", api.PhaseRunning)
+	if out, err := w.fermi("env", "stop", "idle"); err != nil {
+		t.Error("stop on a full disk:", out, err)
+	}
+	if out, err := w.fermi("env", "delete", "greedy", "--yes"); err != nil {
+		t.Fatal(out, err)
+	}
+	harness.Eventually(t, "the disk is well again", func() bool { return strings.Contains(w.ready(), `"code":200`) })
+}
+
 // TestNames: a task that makes files until there are no names left is ended, and stop and delete work meanwhile.
 func TestNames(t *testing.T) {
 	w := newWorld(t, memory(t, "size=600m,mode=0700,nr_inodes=8000"))

@@ -72,7 +72,7 @@ var kinds = []kind{
 	{name: "hang", how: "asleep", action: "restart"},
 	{name: "hang", how: "locked", action: "restart"},
 	{name: "peer-lost", fault: "net", action: "restart", anyone: true},
-	{name: "launcher-lost", fault: "node", action: "restart"},
+	{name: "launcher-killed", fault: "node", action: "restart"},
 	{name: "device-memory", prints: python("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"), action: "restart"},
 	{name: "device-assert", prints: python("RuntimeError: CUDA error: device-side assert triggered"), action: "restart"},
 	{name: "device-lost", prints: `echo 'NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.' >&2; exit 1`, action: "swap"},

@@ -138,7 +138,7 @@ func TestSlowAndLost(t *testing.T) {
 	w.paused(p, true)
 	w.hurtRank("ring", 0, "node") // of the same launcher
 	next := w.until("ring", "its next attempt", func(t *api.TrainingTask) bool { return t.Status.Attempt > 1 })
-	if f := next.Status.Failure; f == nil || f.Cause != "launcher-lost" {
+	if f := next.Status.Failure; f == nil || f.Cause != "launcher-killed" {
 		t.Errorf("%+v", f)
 	}
 	if p.Alive() {

@@ -50,8 +50,8 @@ def before_call(ctx, case, kwargs):
     name = (case.path_parameters or {}).get("name")
     if kind and name in OWN.get(kind[0], ()) and case.method in ("PUT", "DELETE"):
         case.path_parameters["name"] = victim(kind[0])
-    # A followed log of a task that runs has no end: as events it may be read for a while.
-    if case.operation.definition.raw.get("operationId") == "readTaskLog" and (case.query or {}).get("follow"):
+    # A followed log of work that runs has no end: as events it may be read for a while.
+    if case.operation.definition.raw.get("operationId", "").endswith("Log") and (case.query or {}).get("follow"):
         case.headers["Accept"] = "text/event-stream"
         kwargs["timeout"] = 1
 

@@ -221,7 +221,7 @@ class Walk:
         phase = lambda: self.call("getDevEnvironment", name="bench").json()["data"]["status"]["phase"]
         self.until(lambda: phase() == "Running")
         self.read("DevEnvironment", "bench")
-        for id in "explainDevEnvironment", "listDevEnvironmentEvents", "listDevEnvironmentReplicas":
+        for id in "explainDevEnvironment", "listDevEnvironmentEvents", "listDevEnvironmentReplicas", "readDevEnvironmentLog":
             self.call(id, name="bench")
         self.call("openTerminalOfDevEnvironment", expect=400, name="bench")
         self.call("stopDevEnvironment", name="bench")
@@ -245,10 +245,11 @@ class Walk:
         phase = lambda: self.call("getInferenceService", name="answers").json()["data"]["status"].get("phase")
         self.until(lambda: phase() == "Running")
         self.read("InferenceService", "answers")
-        for id in "explainService", "listServiceEvents", "listServiceReplicas", "readServiceLog":
+        for id in "explainService", "listServiceEvents", "listServiceReplicas", "readInferenceServiceLog":
             self.call(id, name="answers")
         replica = self.call("listServiceReplica").json()["data"]["items"][0]["metadata"]["name"]
         self.read("ServiceReplica", replica)
+        self.call("readServiceReplicaLog", name=replica)
         self.read("ServiceEndpoints", "answers")
         self.call("openTerminalOfInferenceService", expect=400, name="answers")
         self.call("openTerminalOfServiceReplica", expect=403, name=replica)
@@ -291,6 +292,7 @@ class Walk:
         for name in "near", "far":
             self.call("createZone", body={"metadata": {"name": name}, "spec": {"region": "walk"}})
         self.call("measureZone", name="near", body={"to": {"far": {"p50Ms": 1.5, "p99Ms": 3, "samples": 10}}})
+        self.call("zoneMatrix")
         self.call("previewOutage", name=zone)
         self.call("previewOutage", expect=404, name="none")
         self.call("measureZone", expect=404, name="none", body={"to": {zone: {"p50Ms": 1.5, "p99Ms": 3, "samples": 10}}})

@@ -3,9 +3,10 @@
 # and is stopped in the middle, and ends with the bits of one that nobody touched.
 set -euo pipefail
 
-fermi=$(realpath "${1:-bin/fermi}")
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d /tmp/fermi-gpu.XXXXXX)
+. "$here/program.sh"
+fermi=$(program "${1:-bin/fermi}" "$dir")
 export FERMI_DATA=$dir/data FERMI_SERVER=http://127.0.0.1:${PORT:-7171} FERMI_LANG=en
 steps=${STEPS:-120}
 resources=${RESOURCES:-'{cpu: 8, memory: 32Gi, accelerators: {count: 1}}'} # of a machine without a card: {cpu: 1, memory: 4Gi}

@@ -1,18 +1,49 @@
 #!/usr/bin/env bash
 # readings.sh [FERMI]: on a machine with NVIDIA cards. The server's readings (its /metrics) must equal what `nvidia-smi -q` says, and a drill on a
 # real card goes the whole way: closed, tested for real, returned; then kept out, and returned by an operator's test.
+# It needs python3, nvidia-smi and the program, which may be packed (fermi.gz, fermi.xz), and ends within three minutes. With OUT set, what was read and
+# said is left there.
 set -euo pipefail
 
-fermi=$(realpath "${1:-bin/fermi}")
+if [ -z "${FERMI_READINGS:-}" ]; then # once more, with an end and a record
+	export FERMI_READINGS=1
+	timeout -k 5 175 "$0" "$@" 2>&1 | tee "${OUT:-/tmp}/readings.log"
+	exit "${PIPESTATUS[0]}"
+fi
+
 dir=$(mktemp -d /tmp/fermi-readings.XXXXXX)
+server=
+leave() {
+	[ -z "$server" ] || { kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; }
+	[ -z "${OUT:-}" ] || cp "$dir"/{ours,smi.txt,smi.xml,server.log} "$OUT" 2>/dev/null || true
+	rm -rf "$dir"
+}
+trap leave EXIT
+
+. "$(dirname "$0")/program.sh"
+fermi=$(program "${1:-bin/fermi}" "$dir")
+nvidia-smi -q >"$dir/smi.txt"
+nvidia-smi -q -x >"$dir/smi.xml"
+
 export FERMI_DATA=$dir/data FERMI_SERVER=http://127.0.0.1:${PORT:-7172} FERMI_LANG=en
 "$fermi" up --listen "${FERMI_SERVER#http://}" >"$dir/server.log" 2>&1 &
 server=$!
-trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$dir"' EXIT
 
-metrics() { curl -sf -H "Authorization: Bearer $(cat "$FERMI_DATA/admin.token")" "$FERMI_SERVER/metrics" | grep '^fermi_device_reading{' || true; }
-for _ in $(seq 600); do [ -n "$(metrics 2>/dev/null)" ] && break; sleep 0.1; done
-metrics >"$dir/ours"
+metrics() {
+	python3 - "$FERMI_SERVER/metrics" "$FERMI_DATA/admin.token" <<-'PY' 2>/dev/null || true
+		import sys, urllib.request
+		ask = urllib.request.Request(sys.argv[1], headers={"Authorization": "Bearer " + open(sys.argv[2]).read().strip()})
+		for line in urllib.request.urlopen(ask, timeout=10).read().decode().splitlines():
+		    if line.startswith("fermi_device_reading{"):
+		        print(line)
+	PY
+}
+for _ in $(seq 150); do
+	kill -0 "$server" 2>/dev/null || break
+	metrics >"$dir/ours"
+	[ -s "$dir/ours" ] && break
+	sleep 0.2
+done
 [ -s "$dir/ours" ] || { echo "no readings"; cat "$dir/server.log"; exit 1; }
 
 python3 - "$dir/ours" <<'PY'
@@ -67,14 +98,17 @@ print(f"{len(ours)} cards, {compared} readings compared, {bad} differ")
 sys.exit(bad > 0 or not ours)
 PY
 
-node=$("$fermi" get node -o name | head -1)
+node=$("$fermi" get node -o name | sed -n 1p)
 node=${node##*/}
-"$fermi" node fault "$node" --device 0 --kind xid-79 --heal
-"$fermi" node fault "$node" --device 0 --kind ecc
-"$fermi" node show "$node" | grep -q 'kept out' || { echo "the drill did not keep the card out"; "$fermi" node show "$node"; exit 1; }
+shows() { # EXPRESSION; the whole answer is taken first: grep -q would end the pipe under it
+	"$fermi" node show "$node" >"$dir/shown" && grep -qE "$1" "$dir/shown"
+}
+"$fermi" node fault "$node" --device 0 --kind xid-79 --heal --wait 40s
+"$fermi" node fault "$node" --device 0 --kind ecc --wait 40s
+shows 'kept out' || { echo "the drill did not keep the card out"; cat "$dir/shown"; exit 1; }
 "$fermi" node test "$node/0"
-for _ in $(seq 600); do "$fermi" node show "$node" | grep -q '^Device 0: *open' && break; sleep 0.1; done
-"$fermi" node show "$node" | grep -E '^(Device|  )' | head -12
-"$fermi" node show "$node" | grep -q '^Device 0: *open' || { echo "it did not return"; exit 1; }
-"$fermi" node show "$node" | grep -qE 'last test: *passed \((computed|tested)\)' || { echo "it was not tested for real"; exit 1; }
+for _ in $(seq 300); do shows '^Device 0: *open' && break; sleep 0.1; done
+grep -E '^(Device|  )' "$dir/shown" | head -12 || true
+shows '^Device 0: *open' || { echo "it did not return"; exit 1; }
+shows 'last test: *passed \((computed|tested)\)' || { echo "it was not tested for real"; exit 1; }
 echo "readings and drills on real cards: all well"

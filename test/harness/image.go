@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -110,12 +111,31 @@ func (r *Registry) Push(t testing.TB, ref string, env []string, layers ...map[st
 			t.Fatal(err)
 		}
 	}
+	return r.push(t, ref, image, v1.Config{Env: env})
+}
+
+// PushArchive makes an image of one layer, an archive in a file.
+func (r *Registry) PushArchive(t testing.TB, ref, file string, config v1.Config) string {
+	t.Helper()
+	layer, err := tarball.LayerFromFile(file, tarball.WithCompressionLevel(gzip.BestSpeed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.push(t, ref, image, config)
+}
+
+func (r *Registry) push(t testing.TB, ref string, image v1.Image, what v1.Config) string {
+	t.Helper()
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config.Env = "linux", runtime.GOARCH, env
+	config.OS, config.Architecture, config.Config = "linux", runtime.GOARCH, what
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}

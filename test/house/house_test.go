@@ -3,6 +3,7 @@ package house
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -15,6 +16,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -47,11 +49,18 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// walk calls f with every file of the repository, path relative and with slashes.
-func walk(t *testing.T, f func(rel string, data []byte)) {
-	t.Helper()
-	dir := root(t)
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+// content is a file of the repository, read once for all tests.
+type content struct {
+	rel  string
+	data []byte
+}
+
+var contents = sync.OnceValues(func() (list []content, err error) {
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		return nil, err
+	}
+	return list, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -74,33 +83,53 @@ func walk(t *testing.T, f func(rel string, data []byte)) {
 		}
 		rel, err := filepath.Rel(dir, p)
 		if err == nil {
-			f(filepath.ToSlash(rel), data)
+			list = append(list, content{filepath.ToSlash(rel), data})
 		}
 		return err
 	})
+})
+
+// walk calls f with every file of the repository, path relative and with slashes.
+func walk(t *testing.T, f func(rel string, data []byte)) {
+	t.Helper()
+	root(t)
+	list, err := contents()
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range list {
+		f(c.rel, c.data)
+	}
 }
+
+// parsed are the Go files, parsed once for all tests.
+var parsed = sync.OnceValues(func() (out []file, err error) {
+	list, err := contents()
+	for _, c := range list {
+		if !strings.HasSuffix(c.rel, ".go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		tree, bad := parser.ParseFile(fset, c.rel, c.data, parser.ParseComments|parser.SkipObjectResolution)
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		out = append(out, file{
+			path: c.rel, pkg: path.Dir(c.rel), test: strings.HasSuffix(c.rel, "_test.go"),
+			generated: ast.IsGenerated(tree), lines: bytes.Count(c.data, []byte("\n")), ast: tree, fset: fset,
+		})
+	}
+	return out, err
+})
 
 func goFiles(t *testing.T) []file {
 	t.Helper()
-	var out []file
-	walk(t, func(rel string, data []byte) {
-		if !strings.HasSuffix(rel, ".go") {
-			return
-		}
-		fset := token.NewFileSet()
-		tree, err := parser.ParseFile(fset, rel, data, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		out = append(out, file{
-			path: rel, pkg: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go"),
-			generated: ast.IsGenerated(tree), lines: bytes.Count(data, []byte("\n")), ast: tree, fset: fset,
-		})
-	})
+	root(t)
+	out, err := parsed()
+	if err != nil {
+		t.Error(err)
+	}
 	if len(out) < 50 {
 		t.Fatalf("only %d Go files found: the walk is broken", len(out))
 	}

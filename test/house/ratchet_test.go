@@ -37,7 +37,7 @@ type ceilings struct {
 const fileCeilings = "ceilings.json"
 
 // typesOf counts the methods and fields of every type of our packages. Functions whose first parameter is the type count as
-// its methods, and so do the methods of types that hold a pointer back to it or embed one.
+// its methods, and so do the methods of types that hold a pointer back to it, embed one, or are it by another name.
 func typesOf(t *testing.T) (methods, fields, lines map[string]int) {
 	t.Helper()
 	methods, fields, lines = map[string]int{}, map[string]int{}, map[string]int{}
@@ -58,8 +58,12 @@ func typesOf(t *testing.T) (methods, fields, lines map[string]int) {
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
 					if ts, ok := spec.(*ast.TypeSpec); ok {
-						if st, ok := ts.Type.(*ast.StructType); ok {
-							countFields(f.pkg+"."+ts.Name.Name, f.pkg, st, fields, back, has, view)
+						switch is := ts.Type.(type) {
+						case *ast.StructType:
+							countFields(f.pkg+"."+ts.Name.Name, f.pkg, is, fields, back, has, view)
+						case *ast.Ident: // another name for the same thing, if that is a struct
+							name, of := f.pkg+"."+ts.Name.Name, f.pkg+"."+is.Name
+							back[name], view[name] = append(back[name], of), append(view[name], of)
 						}
 					}
 				}
@@ -71,7 +75,7 @@ func typesOf(t *testing.T) (methods, fields, lines map[string]int) {
 	}
 	for holder, targets := range back {
 		for _, target := range targets {
-			if target != holder && (slices.Contains(has[target], holder) || slices.Contains(view[holder], target)) {
+			if _, isStruct := fields[target]; isStruct && target != holder && (slices.Contains(has[target], holder) || slices.Contains(view[holder], target)) {
 				methods[target] += own[holder]
 			}
 		}

@@ -16,8 +16,11 @@ import (
 // stewards are the packages that touch paths with the rights of whoever calls them: their process is the tenant's, or nobody's.
 var stewards = []string{
 	"internal/launch/deed", "internal/launch/chore", "internal/launch/unpack", "internal/launch/gitcode",
-	"internal/launch/rootfs", // as the uid that keeps images; what the launcher calls of it touches that uid's folder alone
-	"internal/launch/inside", // process 1: mounts of paths that the launcher and the operator name
+	"internal/launch/editor",   // a program of the tenant's, behind the wall; what the launcher calls of it looks at folders of root's alone
+	"internal/launch/imagejob", // a program of the tenant's, behind the wall
+	"internal/launch/rootfs",   // as the uid that keeps images; what the launcher calls of it touches that uid's folder alone
+	"internal/launch/depot",    // likewise as the project; what the launcher calls of it touches locks in a folder of root's, and names of ours in the project's
+	"internal/launch/inside",   // process 1: mounts of paths that the launcher and the operator name
 }
 
 // touching are the calls that reach a file by its path.
@@ -43,6 +46,7 @@ var touching = map[string][]string{
 	"unpack":     {"Unpack"},
 	"gitcode":    {"Clone"},
 	"rootfs":     {"Bring"},
+	"depot":      {"Lay", "Drop"},
 	"securejoin": {"SecureJoin"},
 	"inside":     {"Find", "Start"},
 }
@@ -57,9 +61,9 @@ var ownPaths = map[string]map[string][]string{
 	"setup/secret.go":     {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "DropSecrets": {"os.RemoveAll"}},
 	"spool/spool.go":      {"Open": {"os.OpenFile"}},
 	"setup/folders.go":    {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
+	"setup/access.go":     {"GiveAccess": {"os.RemoveAll", "os.Mkdir", "os.Chmod", "os.WriteFile", "os.Symlink"}, "dropAccess": {"os.RemoveAll"}, "exists": {"os.Stat"}, "sameFile": {"os.Stat"}}, // folders of the replica's that no tenant writes to; our own program
 	"setup/wall.go":       {"walled": {"inside.Start"}},
 	"disk.go":             {"makeRoom": {"os.RemoveAll"}},                                 // names below the replica's own folder are unlinked, not followed, after its last process
-	"terminal/session.go": {"openPTY": {"os.OpenFile"}},                                   // /dev/ptmx; the other end is opened without a path
 	"setup/sdk.go":        {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
 	"process/standby.go": {
 		"start": {"os.OpenFile"},             // /dev/null
@@ -68,9 +72,11 @@ var ownPaths = map[string]map[string][]string{
 	"rankset/socket.go": {"OpenSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}}, // made in the replica's folder, moved into its /tmp: a rename follows no link
 	// Folders directly in /dev/shm, which is root's and sticky.
 	"setup/memory.go": {"MakeMemory": {"os.RemoveAll", "os.Mkdir"}, "DropMemory": {"os.RemoveAll"}},
-	"setup/image.go":  {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
+	// What is written over images: folders that root alone can enter; the names in them are ours, and removal follows no link.
+	"setup/layer.go": {"open": {"os.Mkdir", "os.RemoveAll"}, "take": {"os.Mkdir", "os.Chmod", "os.Lchown"}, "as": {"os.Lchown"}},
+	"setup/image.go": {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
 	// The machine's own names and name servers, and the replica's folder.
-	"setup/network.go": {"Name": {"os.ReadFile", "os.WriteFile"}},
+	"setup/network.go": {"Resolver": {"os.ReadFile"}, "Name": {"os.ReadFile", "os.WriteFile"}},
 	// What other launchers handed us, in a folder of root's.
 	"keeper/peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
 	// The machine's own Python, with a program of ours, in the server; no task is there.

@@ -26,7 +26,7 @@ var bugs = []bug{
 		"	switch {\n	case w.Priority >= v.Priority:\n		return EvictPriority\n",
 	}, {
 		"who may not be preempted is", "sched/preempt.go",
-		"if !v.Preemptible || r.leaving {", "if r.leaving {",
+		"return !r.Workload.Preemptible || r.leaving }", "return r.leaving }",
 	}, {
 		"reservations are ignored", "sched/reserve.go",
 		"		if r.ID == e.w.ID || outranks(e.w.Queue, rank, r) {\n", "		if r.ID == e.w.ID || !r.firm || outranks(e.w.Queue, rank, r) {\n",
@@ -35,17 +35,17 @@ var bugs = []bug{
 		"				hold(need, free)\n", "				_, _ = need, free\n",
 	}, {
 		"victims depend on the order of a map", "sched/preempt.go",
-		"	slices.SortFunc(all, byLoss)\n	return all\n",
+		"	if len(all) <= exactUpTo {\n		slices.SortFunc(all, byLoss(h.now).compare)\n	}\n	return all\n",
 		"	byID := map[string]*victim{}\n	for _, v := range all {\n		byID[v.r.Workload.ID] = v\n	}\n	all = all[:0]\n	for _, v := range byID {\n		all = append(all, v)\n	}\n	return all\n",
 	}, {
-		"a device is given to 1001 thousandths", "sched/cluster_fit.go",
+		"a device is given to 1001 thousandths", "sched/pack/fits.go",
 		"				n += int(free / a.Share)\n", "				n += int((free + 1) / a.Share)\n",
 	}, {
 		"undo forgets the queue's charge", "sched/plan.go",
 		"		q.unrun(q.now, r.Workload.ID)\n", "		delete(q.running, r.Workload.ID)\n",
 	}, {
 		"closed nodes are used", "sched/index.go",
-		"	if !n.Closed && (", "	if (",
+		"		if n.Closed || key.Strict", "		if key.Strict",
 	}, {
 		"closed devices are used", "sched/cluster.go",
 		"		if n.ClosedDevices>>i&1 != 0 {\n", "		if n.ClosedDevices>>i&1 != 0 && n.Closed {\n",
@@ -70,11 +70,17 @@ var bugs = []bug{
 		"the past of the clock is believed", "sched/running.go",
 		"	if now.Before(q.now) {\n		return q.now\n	}\n	return now\n", "	if now.Before(q.now) {\n		return q.now.Add(q.now.Sub(now))\n	}\n	return now\n",
 	}, {
-		"memory is not looked at", "sched/cluster_fit.go",
-		"		n = min(n, r.Memory/a.Memory)\n", "		n = min(n, int64(mostFits))\n",
+		"memory is not looked at", "sched/pack/fits.go",
+		"		n = min(n, r.Memory/a.Memory)\n", "		n = min(n, int64(MostFits))\n",
 	}, {
 		"disk is not looked at", "sched/index.go",
-		"		fits = min(fits, n.disks(ix.key.disk))\n", "		fits = min(fits, n.disks(0))\n",
+		"n.disks(key.Disk)); fits > 0 {", "n.disks(0)); fits > 0 {",
+	}, {
+		"what was measured between zones is not told to the planner", "internal/control/placement/model.go",
+		"l.Source == cost.Measured || l.Source == cost.Declared", "l.Source == cost.Declared",
+	}, {
+		"an old measurement counts for ever", "sched/cost/latency.go",
+		"(!declared || z.now.Sub(m.At) <= Fresh)", "(!declared || z.now.Sub(m.At) <= 1000*Fresh)",
 	}, {
 		"a gang is cut over zones that are far apart", "sched/place_zones.go",
 		"	return latencyOf(a, b) < LatencyFar\n", "	return latencyOf(a, b) <= 10*LatencyFar\n",
@@ -83,16 +89,16 @@ var bugs = []bug{
 		"		room = min(room, int64(most-l.s.inRack[r]-l.rack[r]))\n", "		room = min(room, int64(most+1-l.s.inRack[r]-l.rack[r]))\n",
 	}, {
 		"the first victims that do are taken, not the least", "sched/preempt.go",
-		"	if len(all) <= exactUpTo {\n", "	if len(all) < 0 {\n",
+		"	chosen := slices.Clone(h.out)\n	if len(all) <= exactUpTo {\n", "	chosen := slices.Clone(h.out)\n	if len(all) < 0 {\n",
 	}, {
 		"avoided nodes are used", "sched/place.go",
-		"		if n, ok := s.c.nodes[number]; ok && !n.Closed {\n", "		if n, ok := s.c.nodes[number]; ok && n.Closed {\n",
+		"		if n, ok := s.c.nodes[number]; ok {\n", "		if n, ok := s.c.nodes[number]; ok && n.Closed {\n",
 	}, {
 		"what is to come for a claim stays noted", "sched/preempt.go",
 		"		q.tree.Coming(e.w.Queue, e.claim.need, -1)\n", "",
 	}, {
 		"a paused queue starts what was claimed for it", "sched/preempt.go",
-		"t.c.Need(w)) && !paused {", "t.c.Need(w)) || paused {",
+		"		if !paused {\n			at, ok := c.At", "		if paused = false; !paused {\n			at, ok := c.At",
 	}, {
 		"a gang gives way before its quantum is over", "sched/preempt.go",
 		"t.now.Sub(r.Since) < t.p.Quantum", "t.now.Sub(r.Since) < 0",
@@ -116,8 +122,17 @@ var bugs = []bug{
 		"func(r *Reservation) bool { return outranks(w.Queue, rank, r) })", "func(r *Reservation) bool { return false })",
 	}, {
 		"real: two claims of a full queue wait for each other", "sched/preempt.go",
-		"		if t.q.tree.RoomNow(w.Queue, t.c.Need(w)) && !paused {\n",
-		"		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok && !paused {\n",
+		"			if ok && t.q.tree.RoomNow(w.Queue, w.takes(t.c, at)) {\n",
+		"			if _, _, room := t.q.tree.Room(w.Queue, w.takes(t.c, at)); ok && room {\n",
+	}, {
+		"who may not be preempted is a guest in kept room", "sched/reserve.go",
+		"	if !w.Preemptible || t.p.NoPreemption || t.p.NoTurns {", "	if t.p.NoPreemption || t.p.NoTurns {",
+	}, {
+		"a node that was looked at keeps the stamp of another state", "sched/room/space.go",
+		"		s.tried = append(s.tried, tried{at, s.gists[at].stamp})\n	}\n	s.stamp++\n", "		s.tried = append(s.tried, tried{at, s.gists[at].stamp})\n	}\n",
+	}, {
+		"a node with few untouched devices is refused to all", "sched/room/space.go",
+		"int(g.whole) < a.Devices)", "int(g.whole) <= a.Devices)",
 	}, {
 		"the planner does not know when a gang saved", "internal/control/placement/model.go",
 		"sched.Know(m.queues, id, t.Ran.Known.SavedAt, restartOf(t))", "sched.Know(m.queues, id, t.Meta.CreatedAt.Add(-1<<60), restartOf(t))",

@@ -100,7 +100,7 @@ func try(dir string, b bug) (how string, err error) {
 type suite struct{ pkg, run string }
 
 var suites = []suite{
-	{"internal/control/placement", "TestWhatIsKnownIsUsed|TestANodeThatFailedIsUsedLast"}, // in a moment
+	{"internal/control/placement", "TestWhatIsKnownIsUsed|TestWhatIsKnownIsTold|TestANodeThatFailedIsUsedLast|TestMeasuredDistancesDecide"}, // in a moment
 	{"sched/safety", "TestScenarios|TestLeastVictims|TestTheSameVictims|TestBackfillDelaysNobody|TestMigrations"},
 }
 

@@ -2,9 +2,17 @@ package serve
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -43,7 +51,13 @@ type world struct {
 	gateway string // address of the gateway that stands alone
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, more ...string) *world {
+	t.Helper()
+	return worldOf(t, append([]string{"--demo"}, more...)...)
+}
+
+// worldOf is one whose server gets these arguments.
+func worldOf(t *testing.T, args ...string) *world {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("members share a machine only where projects are kept apart, which needs root")
@@ -52,7 +66,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, cl := harness.Up(t, "--demo")
+	c, cl := harness.Up(t, args...)
 	w := &world{t: t, c: c, bin: bin}
 	ctx := t.Context()
 	make := func(o api.Object) {
@@ -81,15 +95,31 @@ func newWorld(t *testing.T) *world {
 }
 
 // startGateway runs `fermi gateway` beside the server.
-func (w *world) startGateway() {
-	w.t.Helper()
+func (w *world) startGateway() { w.gateway = "http://" + w.anotherGateway("http") }
+
+// freeAddress is where nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	at := l.Addr().String()
-	_ = l.Close()
-	cmd := exec.Command(w.bin, "gateway", "--data", w.c.Dir, "--listen", at)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// anotherGateway is one more, at the address that is given back.
+func (w *world) anotherGateway(scheme string, more ...string) string {
+	w.t.Helper()
+	at := freeAddress(w.t)
+	w.runGateway(at, scheme, more...)
+	return at
+}
+
+// runGateway runs one until the test ends or it is killed.
+func (w *world) runGateway(at, scheme string, more ...string) *exec.Cmd {
+	w.t.Helper()
+	cmd := exec.Command(w.bin, append([]string{"gateway", "--data", w.c.Dir, "--listen", at}, more...)...)
 	log, err := os.Create(filepath.Join(w.t.TempDir(), "gateway.log"))
 	if err != nil {
 		w.t.Fatal(err)
@@ -106,15 +136,63 @@ func (w *world) startGateway() {
 			w.t.Logf("gateway: %s", text)
 		}
 	})
-	w.gateway = "http://" + at
+	anyCertificate := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} // only whether it is there
 	harness.Eventually(w.t, "the gateway is ready", func() bool {
-		resp, err := http.Get(w.gateway + "/readyz")
+		resp, err := anyCertificate.Get(scheme + "://" + at + "/readyz")
 		if err != nil {
 			return false
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode == 200
 	})
+	return cmd
+}
+
+// secureGateway is one with TLS: its address, and the file of the certificate that it is known by.
+func (w *world) secureGateway() (at, certificate string) {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	made, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	dir := w.t.TempDir()
+	certificate = filepath.Join(dir, "cert.pem")
+	if err := errors.Join(
+		os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made}), 0o644),
+		os.WriteFile(filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600),
+	); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.anotherGateway("https", "--tls-cert", certificate, "--tls-key", filepath.Join(dir, "key.pem")), certificate
+}
+
+// grant lets the project of the member use a folder of the machine.
+func (w *world) grant(folder string) {
+	w.t.Helper()
+	admin, err := w.c.Client()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p, err := client.Get[*api.Project](w.t.Context(), admin, "", "lab")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.Spec.Folders = append(p.Spec.Folders, folder)
+	if _, err := client.Update(w.t.Context(), admin, p); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // fermi runs the command line as the member.
@@ -158,12 +236,15 @@ func (w *world) replicas(service string) (out []*serving.ServiceReplica) {
 }
 
 // ask asks once, and gives status, body and whether an answer came at all.
-func ask(ctx context.Context, method, url, key string, body io.Reader) (int, string, error) {
+func ask(ctx context.Context, method, url, key string, body io.Reader, more ...string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return 0, "", err
 	}
 	req.Header.Set("Authorization", "Bearer "+key)
+	for i := 0; i+1 < len(more); i += 2 {
+		req.Header.Set(more[i], more[i+1])
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, "", err
@@ -240,6 +321,16 @@ func TestServe(t *testing.T) {
 	w.fermi("service", "create", "spirals", "--engine", "sample", "--model-task", "spiral", "--replicas", "2")
 	if list := w.fermi("service", "list"); !strings.Contains(list, "spirals") || !strings.Contains(list, "2/2") {
 		t.Errorf("listed: %s", list)
+	}
+
+	// What its replicas print is read together, each line with its replica's name.
+	both := w.replicas("spirals")
+	harness.Eventually(t, "both have printed", func() bool {
+		printed := w.fermi("service", "logs", "spirals")
+		return strings.Contains(printed, "["+both[0].Meta.Name+"] ") && strings.Contains(printed, "["+both[1].Meta.Name+"] ")
+	})
+	if one := w.fermi("service", "logs", "spirals", "--replica", both[1].Meta.Name, "--tail", "1"); strings.Count(one, "\n") != 1 {
+		t.Errorf("the last line of one: %q", one)
 	}
 
 	// It answers with the task's model, through both gateways, in every way.

@@ -8,12 +8,12 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // TestOperatorsWord: a node that an operator calls lost is given up at once, and takes no work until it is uncordoned; a zone that is
 // taken out is left, and takes work again when that is taken back.
 func TestOperatorsWord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tr := w.train("word", nil)
 	victim, before, at := tr.replicas()[1], tr.status().Generation, time.Now()
@@ -32,7 +32,7 @@ func TestOperatorsWord(t *testing.T) {
 	if n := w.node(victim.Node); !n.Spec.Lost || !n.Spec.Cordoned || n.Status.Holds.Closed() != 0 {
 		t.Errorf("%+v %+v", n.Spec, n.Status)
 	}
-	harness.Eventually(t, "nothing is left of it", func() bool { return len(w.node(victim.Node).Status.Holds) == 0 })
+	w.until("nothing is left of it", func() bool { return len(w.node(victim.Node).Status.Holds) == 0 })
 	if _, err := w.cl.NodeVerb(t.Context(), "uncordon", victim.Node, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestOperatorsWord(t *testing.T) {
 	}
 	out := tr.replicas()[0].Zone
 	w.outage(out, true)
-	harness.Eventually(t, "it leaves the zone", func() bool {
+	w.until("it leaves the zone", func() bool {
 		s := tr.status()
 		return s.Phase == api.PhaseRunning && !slices.Contains(s.Zones, out)
 	})
@@ -52,7 +52,7 @@ func TestOperatorsWord(t *testing.T) {
 // outage takes a zone out, or takes that back.
 func (w *world) outage(zone string, out bool) {
 	w.t.Helper()
-	harness.Eventually(w.t, "the zone is written", func() bool {
+	w.until("the zone is written", func() bool {
 		z, err := client.Get[*api.Zone](w.t.Context(), w.cl, "", zone)
 		if err != nil {
 			w.t.Fatal(err)

@@ -22,26 +22,63 @@ import (
 
 // nodes of two zones near each other, with one device each.
 const nodes = `zones:
-- {name: east, region: r, nodes: [{count: 4, cpu: 8, memory: 64Gi, devices: {count: 1, type: A100}}]}
+- {name: east, region: r, nodes: [{count: 5, cpu: 8, memory: 64Gi, devices: {count: 1, type: A100}}]}
 - {name: west, region: r, nodes: [{count: 5, cpu: 8, memory: 64Gi, devices: {count: 1, type: A100}}]}
 `
 
-// world is one server on nine virtual nodes.
+// world is one server on ten virtual nodes.
 type world struct {
-	t  *testing.T
-	c  *harness.Cluster
-	cl *client.Client
+	t    *testing.T
+	c    *harness.Cluster
+	cl   *client.Client
+	wire *wire // of a far world; nil: launchers are reached in their folders
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld is one whose launchers have their orders in their folders.
+func newWorld(t *testing.T) *world { return start(t, false) }
+
+// farWorld is one whose launchers are reached over the link alone, as on far machines; they can be cut off.
+func farWorld(t *testing.T) *world { return start(t, true) }
+
+func start(t *testing.T, far bool) *world {
 	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("replicas have networks of their own, and launchers can be frozen, as root")
+	}
 	file := filepath.Join(t.TempDir(), "zones.yaml")
 	if err := os.WriteFile(file, []byte(nodes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, cl := harness.Up(t, "--zones", file, "--quantum", "1s")
-	w := &world{t, c, cl}
-	harness.Eventually(t, "all nodes are ready", func() bool {
+	bin, err := harness.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := harness.New(bin, "up", "--zones", file, "--quantum", "1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.LogTail())
+		}
+		c.Cleanup()
+	})
+	if far {
+		c.Wrap = []string{"env", "FERMI_LINK=far"}
+	}
+	harness.Ready(t, c)
+	cl, err := c.Client()
+	if err == nil {
+		err = harness.Share(t.Context(), cl)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, c: c, cl: cl}
+	if far {
+		w.wire = stretch(t, c)
+	}
+	w.until("all nodes are ready", func() bool {
 		page, err := cl.List(t.Context(), api.KindNode, client.ListOptions{})
 		ready := 0
 		for _, o := range page.Items {
@@ -49,9 +86,39 @@ func newWorld(t *testing.T) *world {
 				ready++
 			}
 		}
-		return err == nil && ready == 9
+		return err == nil && ready == 10
 	})
 	return w
+}
+
+// token is the administrator's.
+func (w *world) token() string {
+	w.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(w.c.Dir, "admin.token"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// in is the same world in a test of its own.
+func (w *world) in(t *testing.T) *world {
+	one := *w
+	one.t = t
+	return &one
+}
+
+// often is how often is looked: several worlds stand side by side on one machine, and a look is a request.
+const often = 50 * time.Millisecond
+
+// until waits for a condition.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(harness.Patience); !ok(); time.Sleep(often) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("never: %s", what)
+		}
+	}
 }
 
 // training is a task under drill.
@@ -98,7 +165,7 @@ func (tr *training) status() api.TrainingTaskStatus {
 func (tr *training) steps(generation int) {
 	tr.t.Helper()
 	from := -1
-	harness.Eventually(tr.t, fmt.Sprintf("%s steps in generation %d", tr.name, generation), func() bool {
+	tr.until(fmt.Sprintf("%s steps in generation %d", tr.name, generation), func() bool {
 		s := tr.status()
 		if s.Generation < generation || s.Phase != api.PhaseRunning {
 			return false
@@ -226,7 +293,7 @@ func (w *world) holders() (stop func()) {
 			select {
 			case <-ctx:
 				return
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(often):
 			}
 			w.look()
 		}
@@ -235,6 +302,19 @@ func (w *world) holders() (stop func()) {
 		close(ctx)
 		end.Wait()
 	}
+}
+
+// spec is what a replica is.
+func (w *world) spec(name string) (r engine.Replica) {
+	w.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(w.c.Dir, "engine", "replicas", name, "replica.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
 }
 
 // look finds who has processes on which node: all devices are one a node.

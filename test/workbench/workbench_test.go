@@ -25,6 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	kinds.Ship()
+	kinds.ShipImages()
 	os.Exit(m.Run())
 }
 
@@ -37,12 +38,12 @@ type world struct {
 	secrets map[string]string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("projects are kept apart as root")
 	}
-	c, cl := harness.Up(t)
+	c, cl := harness.Up(t, args...)
 	w := &world{Cluster: c, t: t, admin: cl, people: map[string]*client.Client{}, secrets: map[string]string{}}
 	for _, name := range []string{"ann", "bob", "mal"} {
 		if _, err := client.Create(t.Context(), cl, &api.User{Meta: api.Meta{Name: name}, Spec: api.UserSpec{Role: api.RoleMember}}); err != nil {
@@ -170,6 +171,15 @@ func TestLife(t *testing.T) {
 		t.Fatalf("%+v, %v", e, err)
 	}
 
+	for _, name := range []string{"lab1", "env/lab1", "environment/lab1"} {
+		if out := w.must("ann", "why", name); !strings.Contains(out, "processes run") {
+			t.Errorf("why %s: %s", name, out)
+		}
+	}
+	if out, code := w.fermi("ann", "", "why", "task/lab1"); code == 0 || !strings.Contains(out, "no task") {
+		t.Errorf("why of a task: %s", out)
+	}
+
 	// A command's input, output and errors are its own; its home is its working directory.
 	if out, code := w.fermi("ann", "hello\n", "env", "shell", "lab1", "--", "sh", "-c", "cat > kept; cat kept; pwd; echo $HOME"); code != 0 || !strings.HasPrefix(out, "hello\n") {
 		t.Errorf("exit code %d\n%s", code, out)
@@ -216,6 +226,25 @@ func TestLife(t *testing.T) {
 	usage, err := w.admin.Usage(t.Context(), client.UsageOptions{By: "task", From: "1h"})
 	if err != nil || !slices.ContainsFunc(usage.Items, func(u client.UsageSum) bool { return u.Key == e.Meta.ID && u.Replicas == 2 }) {
 		t.Errorf("charged: %+v, %v", usage.Items, err)
+	}
+}
+
+// TestLogs: what a start command prints can be read, also of an environment that failed, and followed to its end.
+func TestLogs(t *testing.T) {
+	w := newWorld(t)
+	w.must("ann", "env", "create", "talks", "--cpu", "500m", "--memory", "256Mi", "--", "sh", "-c", "echo it begins; exec sleep 1000")
+	harness.Eventually(t, "its log is read", func() bool { return w.must("ann", "env", "logs", "talks") == "it begins\n" })
+	followed := make(chan string)
+	go func() {
+		out, _ := w.fermi("bob", "", "env", "logs", "talks", "-f", "--project", "lab")
+		followed <- out
+	}()
+	w.must("ann", "env", "stop", "talks")
+	if out := <-followed; out != "it begins\n" {
+		t.Errorf("followed: %q", out)
+	}
+	if out, code := w.fermi("mal", "", "env", "logs", "talks", "--project", "lab"); code == 0 || strings.Contains(out, "begins") {
+		t.Errorf("another project's member read %q", out)
 	}
 }
 

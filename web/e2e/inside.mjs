@@ -17,46 +17,52 @@ export async function startHosts({ call, untilPhase }) {
   }
 }
 
-/** The form chooses environments, sums them up, warns, and has a task run in them. */
+/** Cards are chosen, summed up and warned about, another becomes the master, and a task runs in them. */
 export async function seeInside({ page, base, t, accessible, picture, must }, lang) {
+  const word = (key, values) => Object.entries(values).reduce((s, [k, v]) => s.replace(`{{${k}}}`, v), t[key]);
   await page.goto(`${base}/create`);
+  await page.getByText(t["inside.modeExisting"], { exact: true }).click();
   await page.getByLabel(t["create.displayName"], { exact: true }).fill(`inside ${lang}`);
   await page.getByLabel(t["create.command"], { exact: true }).fill("echo rank $FERMI_RANK on $FERMI_NODE");
-  const choice = page.getByRole("combobox", { name: t["inside.label"], exact: true });
-  await choice.click();
-  await page.getByRole("option", { name: "训练环境 A" }).click();
-  await page.getByRole("option", { name: "训练环境 B" }).click();
-  await page.keyboard.press("Escape");
-  const sum = page.getByRole("status").filter({ hasText: "1 × A100, 2 × V100" });
+  const card = (name) => page.getByTestId(`host-${name}`);
+  await card("env-a").click();
+  await page.getByText(t["inside.single"]).waitFor();
+  await card("env-b").click();
+  await page.getByText(word("inside.chosen", { n: 2 }), { exact: true }).waitFor();
+  const sum = page.getByTestId("together").filter({ hasText: /V100, A100|A100, V100/ });
   await sum.waitFor();
-  must((await sum.textContent()).includes("CPU 4"), `no sum of cores in ${await sum.textContent()}`);
-  const warnings = page.getByRole("alert").getByRole("listitem");
-  must((await warnings.count()) === 2, `${await warnings.count()} warnings about types and zones`);
+  await sum.getByText(t["inside.far"]).waitFor(); // two zones
+  await sum
+    .getByRole("listitem")
+    .filter({ hasText: /A100.*V100/ })
+    .waitFor();
+  await sum
+    .getByRole("listitem")
+    .filter({ hasText: /beijing-1.*shanghai-1/ })
+    .waitFor();
   const yaml = page.getByRole("textbox", { name: "YAML" });
-  must((await yaml.inputValue()).includes("inside: [env-a, env-b]"), await yaml.inputValue());
-  const master = (env) => page.getByRole("row", { name: new RegExp(`${env}.*${t["inside.master"]}$`) }).waitFor();
-  const makeMaster = (env) =>
-    page.getByRole("button", { name: t["inside.makeMasterOf"].replace("{{name}}", env), exact: true }).click();
-  await makeMaster("env-b");
-  await master("env-b");
-  must((await yaml.inputValue()).includes("inside: [env-b, env-a]"), await yaml.inputValue());
-  await choice.click(); // the master is chosen no more: the next one is it
-  await page.getByRole("option", { name: "训练环境 B" }).click();
+  const holds = async (words) => must((await yaml.inputValue()).includes(words), await yaml.inputValue());
+  await holds("inside: [env-a, env-b]");
+  const master = (name) => card(name).getByText(t["inside.master"], { exact: true }).waitFor();
   await master("env-a");
-  must((await yaml.inputValue()).includes("inside: [env-a]"), await yaml.inputValue());
-  must((await page.getByLabel(t["create.replicas"], { exact: true }).inputValue()) === "1", "not one replica");
-  await page.getByRole("option", { name: "训练环境 B" }).click();
-  await page.keyboard.press("Escape");
-  await makeMaster("env-b");
+  await page.getByTestId("distributed").getByRole("combobox", { name: t["inside.master"] }).click();
+  await page.getByRole("option", { name: "env-b" }).click();
+  await master("env-b");
+  await holds("inside: [env-b, env-a]");
+  await card("env-b").click(); // the master is taken back: the one that is left runs alone
+  await page.getByText(t["inside.single"]).waitFor();
+  await holds("inside: [env-a]");
+  await card("env-a").click();
+  await card("env-b").click();
+  await card("env-a").click();
   await sum.waitFor();
   await master("env-b");
-  must((await yaml.inputValue()).includes("inside: [env-b, env-a]"), await yaml.inputValue());
   await accessible(page, "inside");
   await picture(page, `inside-${lang}`);
   await page.getByRole("button", { name: t["create.submit"], exact: true }).click();
   await page.getByRole("heading", { name: `inside ${lang}` }).waitFor();
   await page.getByText(t["phase.Completed"], { exact: true }).first().waitFor();
-  await page.getByRole("log").getByText("rank 0 on shanghai-1-").waitFor();
+  await page.getByRole("log").getByText("rank 0 on shanghai-1-").first().waitFor();
 }
 
 /** Stopping an environment asks about the task inside it, names it, and ends both. */

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { accessible, call, must, open, picture, platform, test, words } from "./scene.mjs";
+import { seeEnvironment, seeService } from "./works.mjs";
 
 const password = "correct horse 三";
 const decided = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x10 and 20x5)";
@@ -223,5 +224,15 @@ test.describe
       await page.getByRole("log").getByText("trained with 20").waitFor();
       await picture(page, `member-done-${lang}`);
       clean();
+    });
+
+    test("works in an environment's terminal, and comes back to it", async () => {
+      const scene = { page, base, t, accessible, picture, must, clean, complaints };
+      await seeEnvironment(scene, lang === "zh" ? "视觉实验环境" : "vision lab", lang);
+    });
+
+    test("deploys a service and asks it", async () => {
+      const scene = { page, base, t, accessible, picture, must, clean };
+      await seeService(scene, lang === "zh" ? "螺旋分类服务" : "spirals for vision", lang);
     });
   });

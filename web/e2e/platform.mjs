@@ -52,6 +52,12 @@ export default async function startPlatform() {
     const { items } = await call("GET", "/training-tasks?limit=500&phase=Running,Initializing,Pending");
     for (const task of items) await call("POST", `/training-tasks/${task.metadata.id}/stop`);
     for (const task of items) await untilPhase(task.metadata.id, "Stopped");
+    for (const plural of ["dev-environments", "inference-services"]) {
+      const { items: left } = await call("GET", `/${plural}?limit=500`);
+      for (const work of left) await call("DELETE", `/${plural}/${work.metadata.id}`);
+      while ((await call("GET", `/${plural}?limit=1`)).items.length > 0)
+        await new Promise((done) => setTimeout(done, 50));
+    }
     child.kill("SIGTERM");
     await ended;
     await rm(data, { recursive: true, force: true });

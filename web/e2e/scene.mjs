@@ -79,7 +79,10 @@ export async function open(browser, lang = "en") {
   const page = await context.newPage();
   page.setDefaultTimeout(20_000);
   const complaints = [];
-  page.on("console", (m) => m.type() === "error" && complaints.push(`console: ${m.text()}`));
+  page.on(
+    "console",
+    (m) => m.type() === "error" && !m.text().includes(networkChanged) && complaints.push(`console: ${m.text()}`),
+  );
   page.on("pageerror", (e) => complaints.push(`exception: ${e.message}`));
   page.on("dialog", (d) => {
     complaints.push(`dialog: ${d.message()}`);

@@ -18,6 +18,7 @@ import {
   work,
 } from "./scene.mjs";
 import { seeFigures, seeNoRecovery, seeRecipe, seeRecovery } from "./training.mjs";
+import { seeCards, seeTaskShell } from "./works.mjs";
 
 const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>`;
 
@@ -172,6 +173,14 @@ test.describe
     test("curves are drawn, compared and zoomed into", async () => {
       await seeCurves(scene, ids.hurt, "", lang);
       clean();
+    });
+
+    test("a shell beside a rank, with a token", async () => {
+      await seeTaskShell({ ...scene, clean }, ids.hurt, lang);
+    });
+
+    test("a card that fails is seen, and so is what a lost machine or zone would cost", async () => {
+      await seeCards({ ...scene, clean }, lang);
     });
 
     test("a task that waits says why", async () => {

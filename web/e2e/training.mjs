@@ -50,6 +50,8 @@ export async function seeRecovery({ page, base, t, accessible, picture, must }, 
   }
   const rank = t["recovery.rank"].replace("{{n}}", "[01]");
   must(new RegExp(`: ${rank} · \\S+; `).test(words), `nobody failed in ${words}`);
+  const from = t["recovery.from.memory"].replace("{{step}}", "\\d+");
+  must(new RegExp(`; ${from}$`).test(words), `it came from nowhere in ${words}`);
   await page.getByText("killed × 2").waitFor();
   await page.getByText(t["recovery.within"]).waitFor();
   await accessible(page, "recovery");

@@ -41,6 +41,14 @@ test("what was not measured says so and is not bad", () => {
   expect(remarksOf(none, i18next.t)).toEqual([]);
 });
 
+test("steps that nobody knows of are unknown", () => {
+  const costs = { count: 3, untold: 3, causes: {} };
+  expect(remarksOf({ ...view, interruptions: costs }, i18next.t)).toContain("重算步数 未知");
+  expect(remarksOf({ ...view, interruptions: { ...costs, untold: 1, lostSteps: 7 } }, i18next.t)).toContain(
+    "重算步数 7 (另有 1 次故障未知)",
+  );
+});
+
 test("what failures cost is told, the most frequent cause first", () => {
   expect(remarksOf(view, i18next.t)).toEqual([
     "样本/秒 1,235",

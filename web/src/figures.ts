@@ -1,7 +1,7 @@
 // How well all tasks of a project or the cluster do, as bars with the goals marked on them.
 import type { TFunction } from "i18next";
 import type { Schemas } from "./api/client";
-import { meanOf, percent, short } from "./recovery";
+import { lostSteps, meanOf, percent, short } from "./recovery";
 
 export type Figures = Schemas["FiguresView"];
 
@@ -73,7 +73,9 @@ export function remarksOf({ figures, interruptions: costs }: Figures, t: TFuncti
   out.push(
     [t("recovery.failures"), costs.count, causes.length > 0 && `(${causes.join(", ")})`].filter(Boolean).join(" "),
   );
-  out.push(`${t("recovery.lostSteps")} ${costs.lostSteps ?? 0}`);
+  const lost = lostSteps(costs);
+  const untold = lost?.untold ? ` (${t("recovery.untold", { n: lost.untold })})` : "";
+  out.push(`${t("recovery.lostSteps")} ${lost ? lost.steps : t("recovery.unknown")}${untold}`);
   const parts = meanOf(costs)?.parts ?? [];
   if (parts.length > 0) {
     const words = parts.map((p) => `${t(`recovery.${p.phase}`)} ${short(p.ms, t)}`);

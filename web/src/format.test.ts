@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Node, Task } from "./api/client";
-import { bytes, duration, picture, said, sizes } from "./format";
+import { bytes, duration, picture, said, sizes, span } from "./format";
 import { en } from "./i18n/en";
 import { zh } from "./i18n/zh";
 
@@ -68,4 +68,16 @@ test("a sentence is in one language", () => {
   for (const [key, text] of Object.entries(zh)) {
     if (!free.includes(key)) expect(text.replaceAll(/{{\w+}}/g, ""), key).not.toMatch(/[a-z]+ [a-z]+ [a-z]+ [a-z]+/);
   }
+});
+
+test("times as the server writes them are read", () => {
+  expect(["2h0m0s", "90m", "1.5s", "250ms", "0s", "soon", "2h x"].map(span)).toEqual([
+    7_200_000,
+    5_400_000,
+    1500,
+    250,
+    0,
+    Number.NaN,
+    Number.NaN,
+  ]);
 });

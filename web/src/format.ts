@@ -1,6 +1,7 @@
 import type { Node, NodeUse, Task, Text } from "./api/client";
 import type { Language } from "./i18n/setup";
 import type { Key } from "./i18n/zh";
+import { heldBy, isClosed } from "./nodes";
 
 type Unit = Extract<Key, "unit.day" | "unit.hour" | "unit.minute" | "unit.second" | "unit.ms">;
 type Words = (key: Unit) => string;
@@ -22,6 +23,15 @@ export function duration(ms: number, t: Words): string {
     .filter(([n]) => n > 0)
     .map(([n, unit]) => `${n} ${t(unit)}`)
     .join(" ");
+}
+
+/** A time as the server writes it, such as 2h0m0s or 1.5s, in milliseconds; NaN for anything else. */
+export function span(text: string | undefined): number {
+  const units: Record<string, number> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
+  const parts = [...(text ?? "").matchAll(/(\d+(?:\.\d+)?)(ms|h|m|s)/g)];
+  if (text === "0" || text === "0s") return 0;
+  if (parts.length === 0 || parts.map((p) => p[0]).join("") !== text) return Number.NaN;
+  return parts.reduce((sum, p) => sum + Number(p[1]) * (units[p[2] ?? ""] ?? 0), 0);
 }
 
 export function bytes(n: number): string {
@@ -97,6 +107,16 @@ export function wish(task: Task): { replicas: number; devices: number; type: str
   return out;
 }
 
+/** How many processes a task has, as far as that can be told from what it asks for. */
+export function ranksOf(task: Task): number {
+  return (task.spec.roles ?? []).reduce((n, r) => {
+    const each =
+      r.ranks ??
+      Math.max(task.spec.framework && task.spec.framework !== "plain" ? (r.resources?.accelerators?.count ?? 1) : 1, 1);
+    return n + (r.replicas ?? 1) * each;
+  }, 0);
+}
+
 export type DeviceState = "used" | "free" | "down";
 
 export interface NodePicture {
@@ -111,8 +131,9 @@ export function picture(nodes: readonly Node[], uses: readonly NodeUse[]): NodeP
   return nodes.map((node) => {
     const used = taken.get(node.metadata.name ?? "");
     const away = !node.status?.ready || node.spec.cordoned === true;
+    const held = heldBy(node);
     const devices = (node.spec.devices ?? []).map(
-      (_, i): DeviceState => (used?.has(i) ? "used" : away ? "down" : "free"),
+      (_, i): DeviceState => (used?.has(i) ? "used" : away || isClosed(node, i, held) ? "down" : "free"),
     );
     return { node, devices, used: devices.filter((d) => d === "used").length };
   });

@@ -28,6 +28,7 @@ test("a recovery is its phases as far as it got", () => {
   expect(barOf(recovery, now).parts.map((p) => p.ms)).toEqual([1000, 0, 500, 1500, 1000, 6000]);
   expect(barOf(recovery, now).whole).toBe(10_000);
   expect(barOf(recovery, now)).toMatchObject({ cause: "killed", rank: 3, node: "n01" });
+  expect(barOf({ ...recovery, source: "instant", restore: 12 }, now)).toMatchObject({ source: "instant", step: 12 });
   const under = barOf({ ...recovery, runningAt: undefined, steppedAt: undefined, endedAt: undefined }, now);
   expect(under.open).toBe(true);
   expect(under.parts.at(-1)).toEqual({ phase: "start", ms: 88_500 });
@@ -64,4 +65,8 @@ test("effective time is what new steps took, and unknown without steps", () => {
   expect(effective(task({ startedAt: at(0), time: stalled }), now)).toBeCloseTo(0.5);
   expect(lostSteps({ count: 2, untold: 2 })).toBeUndefined();
   expect(lostSteps({ count: 2, untold: 1, lostSteps: 5 })).toEqual({ steps: 5, untold: 1 });
+  const failed = { failedAt: at(0), seenAt: at(0), step: 640 };
+  expect(lostSteps({ count: 1, last: [failed] })).toBeUndefined(); // nobody made a step since
+  expect(lostSteps({ count: 2, lostSteps: 9, last: [failed] })).toEqual({ steps: 9, untold: 1 });
+  expect(lostSteps({ count: 1, lostSteps: 0, last: [{ ...failed, lostSteps: 0 }] })).toEqual({ steps: 0, untold: 0 });
 });

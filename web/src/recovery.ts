@@ -26,7 +26,12 @@ export interface Bar {
   rank?: number;
   node?: string;
   failedAt?: string;
+  /** Where the state came from, and of which step it was; absent until all ranks run. */
+  source?: Schemas["Recovery"]["source"];
+  step?: number;
   open: boolean;
+  swapped?: boolean;
+  lostSteps?: number;
   parts: { phase: Phase; ms: number }[];
   whole: number;
 }
@@ -45,8 +50,21 @@ export function barOf(r: Schemas["Recovery"], now: number): Bar {
     last = Math.max(at, last);
     if (!text) break;
   }
-  const { rank, node, failedAt } = r;
-  return { key: r.seenAt, cause: r.cause ?? "", rank, node, failedAt, open: !r.endedAt, parts, whole: total(parts) };
+  const { rank, node, failedAt, source, restore: step, lostSteps } = r;
+  return {
+    key: r.seenAt,
+    cause: r.cause ?? "",
+    rank,
+    node,
+    failedAt,
+    source,
+    step,
+    lostSteps,
+    swapped: r.action === "swap",
+    open: !r.endedAt,
+    parts,
+    whole: total(parts),
+  };
 }
 
 function total(parts: Bar["parts"]): number {
@@ -79,8 +97,12 @@ export function effective(task: Task, now: number): number {
 
 /** Steps that had to be made again, as far as that is known; undefined: not at all. */
 export function lostSteps(i: Schemas["Interruptions"]): { steps: number; untold: number } | undefined {
-  if (i.untold && i.untold === i.count) return undefined;
-  return { steps: i.lostSteps ?? 0, untold: i.untold ?? 0 };
+  const newest = i.last?.[i.last.length - 1];
+  // After the newest failure nobody may have made a step yet, or ever.
+  const counted = !newest || newest.lostSteps !== undefined || (newest.runningAt && newest.endedAt && !newest.step);
+  const untold = Math.min((i.untold ?? 0) + (counted ? 0 : 1), i.count);
+  if (untold && untold === i.count && !i.lostSteps) return undefined;
+  return { steps: i.lostSteps ?? 0, untold };
 }
 
 /** A share of time; three digits where one would round it up to all. */

@@ -72,6 +72,56 @@ const routeTree = root.addChildren([
   }),
   createRoute({
     getParentRoute: () => root,
+    path: "/environments/",
+    component: lazyRouteComponent(() => import("./pages/environments"), "Environments"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/environments/create",
+    component: lazyRouteComponent(() => import("./pages/environment-create"), "CreateEnvironment"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/environments/$name",
+    component: lazyRouteComponent(() => import("./pages/environment"), "EnvironmentPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/images",
+    component: lazyRouteComponent(() => import("./pages/images"), "Images"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/datasets/",
+    component: lazyRouteComponent(() => import("./pages/datasets"), "Datasets"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/datasets/$name",
+    component: lazyRouteComponent(() => import("./pages/dataset"), "DatasetPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/services/",
+    component: lazyRouteComponent(() => import("./pages/services"), "Services"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/services/create",
+    component: lazyRouteComponent(() => import("./pages/service-create"), "CreateService"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/services/$name",
+    component: lazyRouteComponent(() => import("./pages/service"), "ServicePage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/nodes/$name",
+    component: lazyRouteComponent(() => import("./pages/node"), "NodePage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
     path: "/account",
     component: lazyRouteComponent(() => import("./pages/account"), "Account"),
   }),

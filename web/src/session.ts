@@ -29,6 +29,13 @@ export function credentials(): Record<string, string> {
   return token === "" ? {} : { Authorization: `Bearer ${token}` };
 }
 
+/**
+ * What a WebSocket must offer as its protocols: it carries no headers. The browser adds the cookie by itself.
+ */
+export function socketProtocols(): string[] {
+  return token === "" ? [] : ["fermi.terminal", `fermi.bearer.${token}`];
+}
+
 /** Trades the code in the address for a cookie, and takes it out of the address at once. */
 export async function redeem(): Promise<void> {
   const code = new URLSearchParams(window.location.hash.slice(1)).get("code");

@@ -1,12 +1,12 @@
 package card
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // DeviceState is where a device is between a fault and its return.
@@ -131,7 +131,7 @@ type DeviceOrder struct {
 // FaultKinds are the faults that a drill may have, beside xid-N.
 var FaultKinds = []string{"lost", "silent", "ecc", "pages", "rows", "recovery", "throttle", "nvlink", "pcie"}
 
-var xidKind = regexp.MustCompile(`^xid-([1-9][0-9]{0,2})$`)
+var xidKind = pattern.New(`^xid-([1-9][0-9]{0,2})$`)
 
 // XidOf is the number of a fault xid-N.
 func XidOf(kind string) (code int, ok bool) {

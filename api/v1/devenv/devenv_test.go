@@ -3,8 +3,11 @@ package devenv
 import (
 	"slices"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/activity"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -19,10 +22,19 @@ func TestRules(t *testing.T) {
 	}
 	for path, spoil := range map[string]func(*Spec){
 		"spec.type":                         func(s *Spec) { s.Type = "toy" },
-		"spec.resources.accelerators.count": func(s *Spec) { s.Resources.Accelerators.Count = 9 },
-		"spec.resources.cpu":                func(s *Spec) { s.Resources.CPU = 129_000 },
-		"spec.resources.memory":             func(s *Spec) { s.Resources.Memory = 2 << 40 },
-		"spec.storage":                      func(s *Spec) { s.Storage = 3 << 40 },
+		"spec.resources.accelerators.count": func(s *Spec) { s.Resources.Accelerators.Count = 65 },
+		"spec.resources.cpu":                func(s *Spec) { s.Resources.CPU = 1025_000 },
+		"spec.resources.memory":             func(s *Spec) { s.Resources.Memory = 17 << 40 },
+		"spec.storage":                      func(s *Spec) { s.Storage = 65 << 40 },
+		"spec.idle.after":                   func(s *Spec) { s.Idle = &Idle{After: api.Duration(time.Second)} },
+		"spec.idle.never":                   func(s *Spec) { s.Idle = &Idle{After: api.Duration(time.Hour), Never: true} },
+		"spec.idle.counts[1]":               func(s *Spec) { s.Idle = &Idle{Counts: []activity.Name{"cpu", "cpu"}} },
+		"spec.vscode":                       func(s *Spec) { s.VSCode, s.EntryPoint, s.Image = true, true, "debian:12" },
+		"spec.git.url":                      func(s *Spec) { s.Git = &api.Git{URL: "file:///etc"} },
+		"spec.dotfiles.revision":            func(s *Spec) { s.Dotfiles = &api.Git{URL: "https://h/x.git", Revision: "--upload-pack=id"} },
+		"spec.volumes[0].path":              func(s *Spec) { s.Volumes = []mount.Volume{{Name: "team", Path: "/etc"}} },
+		"spec.volumes[1].path":              func(s *Spec) { s.Volumes = []mount.Volume{{Name: "a"}, {Name: "b", Path: "/mnt/a/b"}} },
+		"spec.volumes[0].name":              func(s *Spec) { s.Volumes = []mount.Volume{{Name: "../x", Path: "/mnt/x"}} },
 		"spec.image":                        func(s *Spec) { s.Image = "../evil" },
 		"spec.env[0].name":                  func(s *Spec) { s.Env = []api.EnvVar{{Name: "1 x", Value: "y"}} },
 	} {

@@ -3,7 +3,6 @@ package quantity
 import (
 	"encoding/json"
 	"math"
-	"regexp"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/tree"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Bytes is an amount of memory or disk. JSON: a Kubernetes quantity ("16Gi") or a plain number of bytes.
@@ -87,10 +87,10 @@ func ParseDuration(s string) (Duration, error) {
 
 // form is what we let through to the Kubernetes parser. It is narrower in one way: exponents have
 // at most two digits, because beyond that the parser answers zero instead of an error.
-var form = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$`)
+var form = pattern.New(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$`)
 
 // slip is a unit as people write it elsewhere.
-var slip = regexp.MustCompile(`^([+-]?[0-9]+(?:\.[0-9]+)?) ?([kKmMgGtTpP])(?:i?[bB])?$`)
+var slip = pattern.New(`^([+-]?[0-9]+(?:\.[0-9]+)?) ?([kKmMgGtTpP])(?:i?[bB])?$`)
 
 func parse(s, unit string) (resource.Quantity, error) {
 	if len(s) <= 64 && form.MatchString(s) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -25,6 +26,7 @@ type ServiceReplicaSpec struct {
 	Service   string          `json:"service" doc:"Name of the service."`
 	ServiceID string          `json:"serviceId"`
 	Revision  int             `json:"revision"`
+	Zone      string          `json:"zone,omitempty" doc:"The only zone that it may stand in; any when absent."`
 	Template  ServiceTemplate `json:"template" doc:"What it is made from."`
 	Queue     string          `json:"queue"`
 	Priority  int             `json:"priority"`
@@ -46,21 +48,30 @@ type ServiceReplicaStatus struct {
 	ExitCode   *int             `json:"exitCode,omitempty"`
 	Zones      []string         `json:"zones,omitempty"`
 	Node       string           `json:"node,omitempty"`
-	// Ready, Address and Why are what its launcher finds beside it.
+	Answers
+}
+
+// Answers is whether a replica answers, as its launcher finds beside it, and where.
+type Answers struct {
 	Ready   bool   `json:"ready,omitempty" doc:"It answers."`
 	Address string `json:"address,omitempty" doc:"host:port, while it answers."`
+	Via     *Via   `json:"via,omitempty" doc:"On a machine that joined: the agent that passes requests on to that address."`
 	Why     string `json:"why,omitempty" doc:"Why it does not answer, as its launcher was told."`
 }
 
 // Workload is the replica's view.
 func (r *ServiceReplica) Workload() api.Workload {
 	t, s := &r.Spec.Template, &r.Status
-	return api.Workload{
-		Kind: ReplicaKind, Meta: &r.Meta, Queue: r.Spec.Queue, Priority: r.Spec.Priority, Roles: []api.Role{t.role(1)},
+	w := api.Workload{
+		Kind: ReplicaKind, Meta: &r.Meta, Queue: r.Spec.Queue, Priority: r.Spec.Priority, Roles: []api.Role{t.role(r.Spec.Service, 1)},
 		Phase: s.Phase, Attempt: s.Attempt, Stop: r.Meta.DeletedAt != nil,
 		Ran:     api.Ran{Reason: s.Reason, Message: s.Message, PlacedAt: s.PlacedAt, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Zones: s.Zones},
-		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials},
+		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: t.Datasets, Models: t.Models}}},
 	}
+	if r.Spec.Zone != "" {
+		w.Wish.Zones = &api.ZoneRules{Allow: []string{r.Spec.Zone}}
+	}
+	return w
 }
 
 // ServiceEndpoints are where the replicas of a service answer: one small object, all that a gateway needs to know, written
@@ -84,7 +95,10 @@ type ServiceEndpointsSpec struct {
 	Timeout        api.Duration      `json:"timeout,omitempty"`
 	MaxConcurrency int               `json:"maxConcurrency,omitempty"`
 	MaxQueue       int               `json:"maxQueue,omitempty"`
+	Gateway        *ServiceGateway   `json:"gateway,omitempty"`
+	Slow           api.Duration      `json:"slow,omitempty" doc:"Answers that begin later count as slow; none when absent."`
 	Stopped        bool              `json:"stopped,omitempty"`
+	Road           Road              `json:"road,omitzero" doc:"How requests are shared among revisions; zero: all alike."`
 	Replicas       []ServiceEndpoint `json:"replicas,omitempty" doc:"Those that answer, by name."`
 }
 
@@ -93,4 +107,13 @@ type ServiceEndpoint struct {
 	Replica  string `json:"replica"`
 	Address  string `json:"address"`
 	Revision int    `json:"revision"`
+	Zone     string `json:"zone,omitempty"`
+	Via      *Via   `json:"via,omitempty" doc:"On a machine that joined: the agent that passes requests on to that address."`
+}
+
+// Via is the way to a replica on a machine that joined. Its address counts on that machine alone.
+type Via struct {
+	Node    string `json:"node"`
+	Agent   string `json:"agent" doc:"host:port of the node's agent."`
+	Replica string `json:"replica" doc:"What the agent knows it as."`
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -37,6 +38,9 @@ const (
 // Default fills what the user left out.
 func (s *InferenceService) Default() {
 	p := &s.Spec
+	p.fillZones()
+	p.Gateway.fill()
+	p.SLO.fill()
 	if p.Replicas == 0 {
 		p.Replicas = 1
 	}
@@ -46,30 +50,35 @@ func (s *InferenceService) Default() {
 	if p.Timeout == 0 {
 		p.Timeout = defaultTimeout
 	}
+	p.Autoscale.fill()
+	p.Traffic.fill()
 	if p.MaxConcurrency == 0 {
 		p.MaxConcurrency = defaultConcurrency
 	}
 	if p.MaxQueue == 0 {
 		p.MaxQueue = defaultQueue
 	}
-	p.Template.fill()
+	if r := RecipeOf(p.Template.Engine); r != nil && r.GRPC && p.Protocol == GRPC {
+		if p.Template.Options == nil {
+			p.Template.Options = &EngineOptions{}
+		}
+		p.Template.Options.GRPC = true
+	}
+	p.Template.fill(s.Meta.Name)
 }
 
-func (t *ServiceTemplate) fill() {
+func (t *ServiceTemplate) fill(service string) {
 	if t.Engine == "" {
 		t.Engine = EngineCustom
 	}
-	task := t.asTask(1)
+	task := t.asTask(service, 1)
 	task.Default()
 	t.Resources = task.Spec.Roles[0].Resources
 	if t.StopGrace == 0 {
 		t.StopGrace = api.DefaultStopGrace
 	}
 	if t.Health == nil {
-		t.Health = &ServiceHealth{}
-		if t.Engine == EngineSample {
-			t.Health.Path = "/healthz"
-		}
+		t.Health = &ServiceHealth{Path: t.healthOf(service)}
 	}
 	h := t.Health
 	if h.Every == 0 {
@@ -84,8 +93,8 @@ func (t *ServiceTemplate) fill() {
 }
 
 // asTask is a task whose rules a service shares: commands, variables, images, code and resources have one meaning.
-func (t *ServiceTemplate) asTask(replicas int) *api.TrainingTask {
-	return &api.TrainingTask{Spec: api.TrainingTaskSpec{Framework: api.FrameworkPlain, Roles: []api.Role{t.role(replicas)}, Code: t.Code, Credentials: t.Credentials}}
+func (t *ServiceTemplate) asTask(service string, replicas int) *api.TrainingTask {
+	return &api.TrainingTask{Spec: api.TrainingTaskSpec{Framework: api.FrameworkPlain, Roles: []api.Role{t.role(service, replicas)}, Code: t.Code, Credentials: t.Credentials, Datasets: t.Datasets, Models: t.Models}}
 }
 
 // faults gather what is refused.
@@ -121,8 +130,13 @@ func (s *InferenceService) Validate() []fault.Field {
 	f.span("spec.timeout", p.Timeout, api.Duration(time.Millisecond), maxSpan)
 	f.count("spec.maxConcurrency", p.MaxConcurrency, 1, maxConcurrency)
 	f.count("spec.maxQueue", p.MaxQueue, 1, maxConcurrency)
+	f.autoscale("spec.autoscale", p.Autoscale)
+	f.traffic("spec.traffic", p.Traffic)
+	f.gateway("spec.gateway", p.Gateway)
+	f.zones("spec.zones", p)
+	f.slo("spec.slo", p.SLO)
 	f.template("spec.template", &p.Template)
-	t := p.Template.asTask(max(p.Replicas, 1))
+	t := p.Template.asTask(s.Meta.Name, max(p.Replicas, 1))
 	t.Spec.Description, t.Spec.Queue, t.Spec.Priority = p.Description, p.Queue, p.Priority
 	t.Default()
 	for _, field := range t.Validate() {
@@ -145,34 +159,19 @@ func moved(field fault.Field) fault.Field {
 
 // template checks what an engine lets a template say.
 func (f *faults) template(at string, t *ServiceTemplate) {
-	if !slices.Contains(Engines, t.Engine) {
-		f.add(at+".engine", "One of custom, sample.", "必须是 custom、sample 之一。")
-	}
+	f.engine(at, t)
 	f.count(at+".port", t.Port, 0, 65535)
 	f.span(at+".stopGrace", t.StopGrace, 0, maxSpan)
 	f.health(at+".health", t.Health)
+	f.model(at+".model", t)
 	if t.Engine == EngineCustom {
-		if t.Model != nil {
-			f.add(at+".model", "Engine custom loads what its command names; leave the model out, or choose engine sample.", "engine 为 custom 时由命令自行加载模型：请去掉 model，或选择 engine: sample。")
-		}
 		return
 	}
-	if len(t.Command) > 0 {
+	if t.Engine == EngineSample && len(t.Command) > 0 {
 		f.add(at+".command", "Engine %s brings its own command; leave it out, or choose engine custom.", "engine %s 自带启动命令：请去掉 command，或选择 engine: custom。", t.Engine)
 	}
-	if t.Image != "" && t.Image != api.ImageHost {
+	if t.Engine == EngineSample && t.Image != "" && t.Image != api.ImageHost {
 		f.add(at+".image", "Engine %s runs on the node's own system; leave the image out.", "engine %s 在节点自身的系统上运行：请去掉 image。", t.Engine)
-	}
-	if m := t.Model; m != nil {
-		if m.Task != "" && !api.IsName(m.Task) {
-			f.add(at+".model.task", "It is not the name of a task.", "不是合法的任务名称。")
-		}
-		if strings.HasPrefix(m.File, "/") || slices.Contains(strings.Split(m.File, "/"), "..") || strings.ContainsRune(m.File, 0) || len(m.File) > maxHealthPath {
-			f.add(at+".model.file", "It must be a relative path without \"..\", such as model.json.", "应为不含 \"..\" 的相对路径，例如 model.json。")
-		}
-		if m.Task != "" && t.Code != nil && (t.Code.Folder != "" || t.Code.Git != nil) {
-			f.add(at+".model.task", "A model of a task comes in place of other code; give the one or the other.", "任务的模型会占用代码位置：model.task 与 code 只能二选一。")
-		}
 	}
 }
 
@@ -208,4 +207,47 @@ func (e *ServiceEndpoints) Validate() []fault.Field {
 		}
 	}
 	return f
+}
+
+// model checks where a model comes from.
+func (f *faults) model(at string, t *ServiceTemplate) {
+	m := t.Model
+	if m == nil {
+		return
+	}
+	if t.Engine == EngineCustom && (m.Task != "" || m.File != "") {
+		f.add(at, "Engine custom loads what its command names: name a model, which it finds at $FERMI_MODEL, or choose another engine.", "engine 为 custom 时由命令自行加载：请用 name 指定模型（路径见 $FERMI_MODEL），或选择其他引擎。")
+	}
+	if m.Name != "" && m.Task != "" {
+		f.add(at+".task", "Give a model or a task, not both.", "model.name 与 model.task 只能二选一。")
+	}
+	if m.Name != "" && !api.IsName(m.Name) {
+		f.add(at+".name", "It is not the name of a model.", "不是合法的模型名称。")
+	}
+	if m.Version != "" && m.Name == "" {
+		f.add(at+".version", "Say of which model: name it.", "请用 name 指定模型。")
+	}
+	if m.Task != "" && !api.IsName(m.Task) {
+		f.add(at+".task", "It is not the name of a task.", "不是合法的任务名称。")
+	}
+	if strings.HasPrefix(m.File, "/") || slices.Contains(strings.Split(m.File, "/"), "..") || strings.ContainsRune(m.File, 0) || len(m.File) > maxHealthPath {
+		f.add(at+".file", "It must be a relative path without \"..\", such as model.json.", "应为不含 \"..\" 的相对路径，例如 model.json。")
+	}
+	if m.Task != "" && m.File == "" && t.Engine != EngineSample && t.Engine != EngineCustom {
+		f.add(at+".file", "Say which file of the task's outputs is the model.", "请指明任务产出中的模型文件。")
+	}
+	if m.Task != "" && t.Code != nil && (t.Code.Folder != "" || t.Code.Git != nil) {
+		f.add(at+".task", "A model of a task comes in place of other code; give the one or the other.", "任务的模型会占用代码位置：model.task 与 code 只能二选一。")
+	}
+}
+
+// MountModel has the model that it answers with be the first of those that are mounted, in the version that its user says.
+func (t *ServiceTemplate) MountModel() {
+	m := t.Model
+	if m == nil || m.Name == "" {
+		return
+	}
+	at := mount.Models + "/" + m.Name
+	t.Models = slices.DeleteFunc(slices.Clone(t.Models), func(r mount.AssetRef) bool { return r.Path == at || r.Path == "" && r.Name == m.Name })
+	t.Models = append([]mount.AssetRef{{Name: m.Name, Version: m.Version, Path: at}}, t.Models...)
 }

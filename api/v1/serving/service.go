@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/fsm"
 )
@@ -48,18 +49,6 @@ func (*InferenceService) Kind() api.Kind { return Kind }
 // GetMeta is the metadata.
 func (s *InferenceService) GetMeta() *api.Meta { return &s.Meta }
 
-// Engine is what answers.
-type Engine string
-
-// The engines.
-const (
-	EngineCustom Engine = "custom" // the command of the manifest
-	EngineSample Engine = "sample" // the small server of this program
-)
-
-// Engines lists them.
-var Engines = []Engine{EngineCustom, EngineSample}
-
 // Protocol is what a service speaks.
 type Protocol string
 
@@ -81,38 +70,51 @@ type ServiceSpec struct {
 	Template ServiceTemplate `json:"template" doc:"What its replicas are made from; each change of it is a revision."`
 	Protocol Protocol        `json:"protocol,omitempty" enum:"rest,grpc,websocket" doc:"rest when absent."`
 	// Timeout, MaxConcurrency and MaxQueue are the gateway's to keep.
-	Timeout        api.Duration `json:"timeout,omitempty" doc:"How long a request may wait for the first byte of its answer; 60s when absent. A stream that has begun is never cut."`
-	MaxConcurrency int          `json:"maxConcurrency,omitempty" minimum:"0" maximum:"100000" doc:"Requests that a replica works on at once; 64 when absent."`
-	MaxQueue       int          `json:"maxQueue,omitempty" minimum:"0" maximum:"100000" doc:"Requests that wait for each replica beyond that; more are answered 429. 128 when absent."`
-	Queue          string       `json:"queue,omitempty" doc:"The project's own when absent."`
-	Priority       *int         `json:"priority,omitempty" doc:"1000, that of inference, when absent."`
-	Stop           bool         `json:"stop,omitempty" doc:"It shall not answer: its replicas end, its address stays its own."`
+	Timeout        api.Duration      `json:"timeout,omitempty" doc:"How long a request may wait for the first byte of its answer; 60s when absent. A stream that has begun is never cut."`
+	MaxConcurrency int               `json:"maxConcurrency,omitempty" minimum:"0" maximum:"100000" doc:"Requests that a replica works on at once; 64 when absent."`
+	MaxQueue       int               `json:"maxQueue,omitempty" minimum:"0" maximum:"100000" doc:"Requests that wait for each replica beyond that; more are answered 429. 128 when absent."`
+	Queue          string            `json:"queue,omitempty" doc:"The project's own when absent."`
+	Priority       *int              `json:"priority,omitempty" doc:"1000, that of inference, when absent."`
+	Autoscale      *ServiceAutoscale `json:"autoscale,omitempty" doc:"As many replicas as are needed; absent: as many as spec.replicas says."`
+	Traffic        *ServiceTraffic   `json:"traffic,omitempty" doc:"How requests are shared among revisions."`
+	Gateway        *ServiceGateway   `json:"gateway,omitempty" doc:"What gateways do for it beside carrying its requests."`
+	Zones          []ServiceZone     `json:"zones,omitempty" maxItems:"32" doc:"Where its replicas stand and how requests are shared among zones; anywhere, all alike, when absent. Their replicas together are spec.replicas."`
+	SLO            *SLO              `json:"slo,omitempty" doc:"What it promises: its error budget is shown."`
+	Stop           bool              `json:"stop,omitempty" doc:"It shall not answer: its replicas end, its address stays its own."`
 }
 
 // ServiceTemplate is what replicas are made from.
 type ServiceTemplate struct {
-	Engine Engine `json:"engine,omitempty" enum:"custom,sample" doc:"What answers: custom (when absent), the command; or sample, the small server inside this program."`
+	Engine Engine `json:"engine,omitempty" enum:"custom,sample,onnxruntime,triton,mlserver,torchserve,tensorflow-serving,llama-cpp,vllm,sglang" doc:"What answers: custom (when absent), the command; sample, the small server inside this program; or a server that is installed where the replica runs."`
 	// Model is for engines that load one.
-	Model   *ServiceModel `json:"model,omitempty" doc:"What it answers with; for engine sample."`
-	Image   string        `json:"image,omitempty" maxLength:"512" doc:"What it runs in; absent or host is the node's own system."`
-	Command []string      `json:"command,omitempty" doc:"For engine custom. It listens on $PORT, on all addresses."`
-	Args    []string      `json:"args,omitempty"`
-	Env     []api.EnvVar  `json:"env,omitempty"`
-	// SecretFiles and Credentials are as those of a task.
+	Model   *ServiceModel  `json:"model,omitempty" doc:"What it answers with: a version of a model, or an output of a task."`
+	Options *EngineOptions `json:"options,omitempty" doc:"What the engine is told; one that it has no word for is refused."`
+	Image   string         `json:"image,omitempty" maxLength:"512" doc:"What it runs in; absent or host is the node's own system."`
+	Command []string       `json:"command,omitempty" doc:"For engine custom: it listens on $PORT, on all addresses. For other engines but sample: the program that is run instead of the usual one, such as /opt/vllm/bin/vllm serve."`
+	Args    []string       `json:"args,omitempty"`
+	Env     []api.EnvVar   `json:"env,omitempty"`
+	Given
+	WorkingDir string         `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
+	Code       *api.Code      `json:"code,omitempty"`
+	Resources  api.Resources  `json:"resources,omitzero" doc:"Of each replica."`
+	Port       int            `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"That the command listens on; when absent it gets a free one as $PORT."`
+	Health     *ServiceHealth `json:"health,omitempty" doc:"How a replica is asked whether it answers."`
+	StopGrace  api.Duration   `json:"stopGrace,omitempty" doc:"How long a replica has to finish its requests after SIGTERM; 30s when absent."`
+}
+
+// Given is what replicas find beside their code, as tasks do.
+type Given struct {
+	mount.Lists
 	SecretFiles []api.SecretFile    `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	Credentials []api.CredentialRef `json:"credentials,omitempty"`
-	WorkingDir  string              `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
-	Code        *api.Code           `json:"code,omitempty"`
-	Resources   api.Resources       `json:"resources,omitzero" doc:"Of each replica."`
-	Port        int                 `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"That the command listens on; when absent it gets a free one as $PORT."`
-	Health      *ServiceHealth      `json:"health,omitempty" doc:"How a replica is asked whether it answers."`
-	StopGrace   api.Duration        `json:"stopGrace,omitempty" doc:"How long a replica has to finish its requests after SIGTERM; 30s when absent."`
 }
 
 // ServiceModel is where a model comes from.
 type ServiceModel struct {
-	Task string `json:"task,omitempty" doc:"A training task of the project whose output it is."`
-	File string `json:"file,omitempty" doc:"Of the task's outputs, or of the code; model.json when absent."`
+	Name    string `json:"name,omitempty" maxLength:"40" doc:"A model of the project: its version is mounted read-only at /models/NAME, which is $FERMI_MODEL."`
+	Version string `json:"version,omitempty" maxLength:"63" doc:"A number, an alias or a stage; latest when absent. The number that it means then is written here when the service is made or changed."`
+	Task    string `json:"task,omitempty" doc:"A training task of the project whose output it is."`
+	File    string `json:"file,omitempty" doc:"A file or folder of the task's outputs, or of the code; model.json for engine sample, the code itself for others when absent."`
 }
 
 // ServiceHealth is how a replica is asked whether it answers.
@@ -158,6 +160,8 @@ type ServiceStatus struct {
 	Serial    int               `json:"serial,omitempty" doc:"Replicas made so far; it is in their names."`
 	URL       string            `json:"url,omitempty" doc:"Path of its address at the gateway."`
 	ReadyAt   *time.Time        `json:"readyAt,omitempty" doc:"When it first answered after its last start."`
+	Canary    *CanaryStatus     `json:"canary,omitempty" doc:"Of a revision that has not taken over yet."`
+	Scale     *ScaleStatus      `json:"scale,omitempty" doc:"What autoscaling decided."`
 }
 
 // ServiceRevision is what replicas were made from.
@@ -180,10 +184,10 @@ type ServiceCount struct {
 func (s *InferenceService) Workload() api.Workload {
 	t := &s.Spec.Template
 	w := api.Workload{
-		Kind: Kind, Meta: &s.Meta, Queue: s.Spec.Queue, Priority: api.DefaultPriority(Kind), Roles: []api.Role{t.role(max(s.Spec.Replicas, 1))},
+		Kind: Kind, Meta: &s.Meta, Queue: s.Spec.Queue, Priority: api.DefaultPriority(Kind), Roles: []api.Role{t.role(s.Meta.Name, max(s.Spec.Replicas, 1))},
 		Phase: s.Status.Phase, Stop: s.Spec.Stop || s.Meta.DeletedAt != nil,
 		Ran:     api.Ran{Reason: s.Status.Reason, Message: s.Status.Message, StartedAt: s.Status.ReadyAt},
-		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials},
+		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: t.Datasets, Models: t.Models}}},
 	}
 	if s.Spec.Priority != nil {
 		w.Priority = *s.Spec.Priority
@@ -191,30 +195,13 @@ func (s *InferenceService) Workload() api.Workload {
 	return w
 }
 
+// ImageField is where it names its image.
+func (s *InferenceService) ImageField() (path string, image *string) {
+	return "spec.template.image", &s.Spec.Template.Image
+}
+
 // roleName is the role of a service's replicas.
 const roleName = "server"
-
-// own is the command of an engine that brings its own.
-var own = []string{"fermi", "sample", "serve"}
-
-// role is what so many replicas are.
-func (t *ServiceTemplate) role(replicas int) api.Role {
-	r := api.Role{
-		Name: roleName, Replicas: replicas, Resources: t.Resources, Image: t.Image, Command: t.Command, Args: t.Args, Env: t.Env,
-		SecretFiles: t.SecretFiles, WorkingDir: t.WorkingDir, Standby: &api.Standby{Disabled: true},
-	}
-	if t.Engine == EngineSample {
-		r.Command = own
-		if t.Model != nil {
-			file := t.Model.File
-			if file == "" {
-				file = DefaultFile
-			}
-			r.Command = append(append([]string{}, own...), "--model", file)
-		}
-	}
-	return r
-}
 
 // DefaultFile is the model's where none is named.
 const DefaultFile = "model.json"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -55,7 +56,32 @@ func TestRules(t *testing.T) {
 		"spec.template.model.file": func(p *ServiceSpec) {
 			p.Template = ServiceTemplate{Engine: EngineSample, Model: &ServiceModel{File: "../../etc/shadow"}}
 		},
-		"spec.template.image":         func(p *ServiceSpec) { p.Template = ServiceTemplate{Engine: EngineSample, Image: "debian:13"} },
+		"spec.template.image": func(p *ServiceSpec) { p.Template = ServiceTemplate{Engine: EngineSample, Image: "debian:13"} },
+		"spec.template.options.maxLength": func(p *ServiceSpec) {
+			p.Template = ServiceTemplate{Engine: EngineTriton, Options: &EngineOptions{MaxLength: 5}}
+		},
+		"spec.template.options.batchSize": func(p *ServiceSpec) { p.Template.Options = &EngineOptions{BatchSize: 5} },
+		"spec.template.options.grpc":      func(p *ServiceSpec) { p.Template.Options = &EngineOptions{GRPC: true} },
+		"spec.template.options.precision": func(p *ServiceSpec) {
+			p.Template = ServiceTemplate{Engine: EngineVLLM, Options: &EngineOptions{Precision: "fp3"}}
+		},
+		"spec.template.options.tensorParallel": func(p *ServiceSpec) {
+			p.Template = ServiceTemplate{Engine: EngineVLLM, Options: &EngineOptions{TensorParallel: 4}, Resources: api.Resources{Accelerators: api.Accelerators{Count: 2, Type: "A100"}}}
+		},
+		"spec.gateway.affinity":    func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Affinity: "love"} },
+		"spec.gateway.ping":        func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Ping: 1} },
+		"spec.gateway.hedge":       func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Hedge: -1} },
+		"spec.gateway.log.percent": func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Log: &RequestLog{Percent: 101}} },
+		"spec.gateway.cache.ttl":   func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Cache: &ResponseCache{}} },
+		"spec.zones.zone":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a"}, {Zone: "a"}} },
+		"spec.zones.role":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Role: ZoneBackup}} },
+		"spec.zones.weight":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Weight: -1}} },
+		"spec.zones": func(p *ServiceSpec) {
+			p.Zones, p.Autoscale = []ServiceZone{{Zone: "a"}}, &ServiceAutoscale{MaxReplicas: 2}
+		},
+		"spec.slo.availability":       func(p *ServiceSpec) { p.SLO = &SLO{Availability: 100} },
+		"spec.slo.latency":            func(p *ServiceSpec) { p.SLO = &SLO{Availability: 99, Latency: -1} },
+		"spec.slo.window":             func(p *ServiceSpec) { p.SLO = &SLO{Availability: 99, Window: 1} },
 		"spec.template.port":          func(p *ServiceSpec) { p.Template.Port = 70000 },
 		"spec.template.health.path":   func(p *ServiceSpec) { p.Template.Health = &ServiceHealth{Path: "http://169.254.169.254/"} },
 		"spec.template.health.every":  func(p *ServiceSpec) { p.Template.Health = &ServiceHealth{Every: 1} },
@@ -93,17 +119,25 @@ func whole() []api.Object {
 	}
 	text, one := fault.T("A sentence.", "一句话。"), 1
 	template := ServiceTemplate{
-		EngineSample, &ServiceModel{"train", "model.json"}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}},
-		[]api.CredentialRef{{Secret: "hub"}}, "src", &api.Code{Archive: "sha256:00"}, api.Resources{CPU: 1500, Memory: 16 << 30}, 8000,
+		EngineSample, &ServiceModel{"spiral", "3", "train", "model.json"}, &EngineOptions{8, 4096, "bfloat16", 2, 4, true}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}},
+		Given{mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
+		"src", &api.Code{Archive: "sha256:00"}, api.Resources{CPU: 1500, Memory: 16 << 30}, 8000,
 		&ServiceHealth{"/healthz", api.Duration(time.Second), api.Duration(2 * time.Second), 3}, api.Duration(30 * time.Second),
 	}
-	spec := ServiceSpec{"说明", 3, template, REST, api.Duration(time.Minute), 64, 128, "default", &one, true}
+	scale := ServiceAutoscale{0, 8, []ScaleMetric{{MetricQPS, 10}}, ScalePolicy{api.Duration(time.Minute), api.Duration(time.Second), api.Duration(time.Minute)}, []ScaleWindow{{"08:00", "20:00", []int{1, 5}, "Asia/Shanghai", 2, 16}}}
+	rules := []TrafficRule{{"X-Group", "group", "b", "ann", 10, TrackCanary}}
+	traffic := ServiceTraffic{&Canary{[]int{5, 50, 100}, api.Duration(time.Minute), 20, 1, api.Duration(time.Second), "/check", true}, rules, &Promotion{2, 2}, &Shadow{10}}
+	road := ServiceGateway{AffinityPrefix, api.Duration(15 * time.Second), api.Duration(time.Second), &ResponseCache{api.Duration(time.Minute), 1 << 20}, &RequestLog{10, true}}
+	zones := []ServiceZone{{"beijing-1", 2, 80, ZonePrimary, []string{"north"}}}
+	spec := ServiceSpec{"说明", 3, template, REST, api.Duration(time.Minute), 64, 128, "default", &one, &scale, &traffic, &road, zones, &SLO{99.9, api.Duration(time.Second), api.Duration(720 * time.Hour)}, true}
 	return []api.Object{
-		&InferenceService{meta("chat", "default"), spec, ServiceStatus{api.PhaseRunning, Degraded, "FewReplicas", text, "0123456789abcdef", 2, []ServiceRevision{{2, at, template}}, ServiceCount{3, 2, 1, 4}, 7, "/inference/chat", &at}},
-		&ServiceReplica{meta("chat-7", "default"), ServiceReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, template, "default", 1000, &at}, ServiceReplicaStatus{
-			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", true, "100.64.0.2:8000", "refused",
+		&InferenceService{meta("chat", "default"), spec, ServiceStatus{api.PhaseRunning, Degraded, "FewReplicas", text, "0123456789abcdef", 2, []ServiceRevision{{2, at, template}}, ServiceCount{3, 2, 1, 4}, 7, "/inference/chat", &at,
+			&CanaryStatus{2, 1, 1, 50, at, CanaryCount{100, 1, 2}, RolledBack}, &ScaleStatus{3, "Load", text, at, []ScaleStep{{at, 2, 3, "Load", text}}},
 		}},
-		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", REST, api.Duration(time.Minute), 64, 128, true, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2}}}},
+		&ServiceReplica{meta("chat-7", "default"), ServiceReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, "beijing-1", template, "default", 1000, &at}, ServiceReplicaStatus{
+			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", Answers{true, "100.64.0.2:8000", &Via{"node-1", "10.0.0.2:7073", "rep-1"}, "refused"},
+		}},
+		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", REST, api.Duration(time.Minute), 64, 128, &road, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
 	}
 }
 

@@ -23,6 +23,8 @@ type Status struct {
 	Replicas   api.ReplicaCount `json:"replicas,omitzero"`
 	ExitCode   *int             `json:"exitCode,omitempty"`
 	Zones      []string         `json:"zones,omitempty" doc:"Where it runs or ran."`
+	// Home is the machine whose disk has its home, for kinds that have one.
+	Home string `json:"home,omitempty" doc:"The machine that joined on whose disk its home is; it starts there alone. Absent: its home is its zone's."`
 	// Starts is how many calls of start were heard, for kinds that are started again by people.
 	Starts int `json:"starts,omitempty" doc:"How many calls of start were heard."`
 }

@@ -55,5 +55,12 @@ const (
 	Errors = 2
 )
 
+// The subprotocols of the WebSocket. A browser's page can't send a header with a WebSocket: one that has a token and no cookie offers Protocol,
+// which the server chooses, and a second word, Bearer and its token.
+const (
+	Protocol = "fermi.terminal"
+	Bearer   = "fermi.bearer."
+)
+
 // MaxMessage bounds a message.
 const MaxMessage = 256 << 10

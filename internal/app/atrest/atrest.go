@@ -27,7 +27,7 @@ const noteFile = "rest.sums"
 // databases must be as they were; keys may be changed by hand.
 var (
 	databases = []string{"history.db", "history.db-wal", filepath.Join("etcd", "member", "snap", "db")}
-	keys      = []string{"secret.key", "link.key", "admin.token"}
+	keys      = []string{"secret.key", "link.key", "admin.token", "ssh.key"}
 )
 
 // Write leaves the note; it is called when nobody writes there any more.

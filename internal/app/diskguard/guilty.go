@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/disk"
@@ -74,7 +75,15 @@ func (g *Guard) living(ctx context.Context) (out []living) {
 		if group, err := cgroup.Load(dir); err == nil && group != nil {
 			pids, _ = group.Pids()
 		}
-		if one.Bytes, one.Files, err = disk.Sum(ctx, dir, pids); err == nil || one.Bytes > 0 {
+		one.Bytes, one.Files, err = disk.Sum(ctx, dir, pids)
+		if r.Inside == "" && api.IsName(r.Home) { // it outlives the replica, and lies beside the folder of all of them
+			bytes, files, herr := disk.Sum(ctx, filepath.Join(filepath.Dir(g.cfg.Replicas), record.DirHomes, r.Home), nil)
+			if err == nil {
+				err = herr
+			}
+			one.Bytes, one.Files = one.Bytes+bytes, one.Files+files
+		}
+		if err == nil || one.Bytes > 0 {
 			out = append(out, one)
 		}
 	}

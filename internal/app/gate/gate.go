@@ -4,15 +4,19 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/internal/app/hosts"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/conf"
@@ -29,6 +33,7 @@ const usualAddress = "127.0.0.1:7071"
 
 // Command is `fermi gateway`: the gateway by itself, beside `fermi up` on its machine or on an etcd outside.
 func Command(version string) *cobra.Command {
+	var region string
 	cmd := &cobra.Command{
 		Use: "gateway", Short: cli.Both("Carry inference requests to services; it goes on while the control plane is away", "转发推理请求；控制面不可用时继续工作"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,10 +46,11 @@ func Command(version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd, s, version)
+			return serve(cmd, s, version, region)
 		},
 	}
 	conf.Bind(cmd.Flags())
+	cmd.Flags().StringVar(&region, "region", "", cli.Both("where its requests come from that don't say it; zones that serve it come first", "未注明来源的请求所在的区域；优先由服务该区域的可用区应答"))
 	cmd.GroupID = cli.GroupCluster
 	return cmd
 }
@@ -56,10 +62,10 @@ func listen(s *conf.Settings) (net.Listener, error) {
 		return nil, fault.New(fault.Conflict, "AddressInUse", fault.T("Can't listen on %s.", "无法监听 %s。", s.Listen)).
 			WithHint(fault.T("Choose another address with --listen.", "可用 --listen 换一个地址。")).Because(err)
 	}
-	if s.TLSCert == "" {
+	if s.TLS.Cert == "" {
 		return l, nil
 	}
-	pair, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
+	pair, err := tls.LoadX509KeyPair(s.TLS.Cert, s.TLS.Key)
 	if err != nil {
 		_ = l.Close()
 		return nil, fault.New(fault.Invalid, "BadCertificate", fault.T("The certificate or its key can't be used.", "证书或私钥无法使用。")).Because(err)
@@ -67,7 +73,27 @@ func listen(s *conf.Settings) (net.Listener, error) {
 	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
 }
 
-func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
+// linkKey is by which agents know the servers of their cluster.
+const linkKey = "link.key"
+
+// road reaches replicas on machines that joined, for who may read the servers' key; nil: it is not here.
+func road(data string, known *store.Store, log *slog.Logger) func(context.Context, serving.Via, int) (net.Conn, error) {
+	file := filepath.Join(data, linkKey)
+	if _, err := os.Stat(file); err != nil {
+		log.Info("services on machines that joined are not reached from here: the servers' key is not in the data folder", "error", err)
+		return nil
+	}
+	return func(ctx context.Context, v serving.Via, port int) (net.Conn, error) {
+		key, err := os.ReadFile(file)
+		if err != nil {
+			return nil, &net.OpError{Op: "dial", Net: "fermi", Err: err}
+		}
+		d := hosts.New(hosts.Config{Store: known, Keys: func() [][]byte { return [][]byte{key} }, Log: log}).Road()
+		return d.Dial(ctx, v.Node, v.Agent, v.Replica, port)
+	}
+}
+
+func serve(cmd *cobra.Command, s *conf.Settings, version, region string) error {
 	log, err := telemetry.NewLogger(cmd.ErrOrStderr(), s.LogLevel, s.LogFormat)
 	if err != nil {
 		return err
@@ -92,7 +118,11 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	if err != nil {
 		return err
 	}
-	g := gateway.New(gateway.Config{Store: known, Clock: clock.Real, Log: log.With("part", "gateway"), Register: registry})
+	cfg := gateway.Config{Store: known, Far: road(s.Data, known, log), Clock: clock.Real, Log: log.With("part", "gateway"), Register: registry, Domain: s.Doors.Content, Region: region}
+	if len(s.EtcdEndpoints) == 0 {
+		cfg.Report = teller(s.Data)
+	}
+	g := gateway.New(cfg)
 	others := http.NewServeMux()
 	others.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	others.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -111,6 +141,15 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	var base run.Group // goes on until the last request is answered
 	base.Add("store", known.Run)
 	base.Add("gateway", g.Run)
+	base.Add("shed", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+		case <-known.Ready():
+			shed()
+		}
+		<-ctx.Done()
+		return nil
+	})
 	ended := make(chan error, 1)
 	go func() { ended <- base.Run(below) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "gateway: http://%s/inference/NAME\n", l.Addr())

@@ -3,6 +3,7 @@ package kinds
 import (
 	"reflect"
 	"sync"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
@@ -22,27 +23,30 @@ var environments = Work{
 	Row: devenv.Row,
 	Door: server.WorkRow{
 		Fresh: func(o api.Work) error {
-			o.(*devenv.DevEnvironment).Spec.Starts = 0
+			s := &o.(*devenv.DevEnvironment).Spec
+			s.Starts, s.Resets, s.Kept, s.Links = 0, 0, nil, nil
 			return nil
 		},
+		Zone:  func(o api.Work) *string { return &o.(*devenv.DevEnvironment).Spec.Zone },
 		Queue: func(o api.Work, queue string) { o.(*devenv.DevEnvironment).Spec.Queue = queue },
 		Begin: func(o api.Work, reason string, why fault.Text) {
-			o.(*devenv.DevEnvironment).Status = work.Status{Phase: api.PhasePending, Reason: reason, Message: why}
+			o.(*devenv.DevEnvironment).Status = devenv.Status{Status: work.Status{Phase: api.PhasePending, Reason: reason, Message: why}}
 		},
 		Change:  changeEnvironment,
 		Private: true,
-		Verbs:   []server.WorkVerb{startEnvironment, stopEnvironment},
+		InUse:   func(o api.Work) string { return o.(*devenv.DevEnvironment).Status.InUseBy },
+		Verbs:   []server.WorkVerb{startEnvironment, stopEnvironment, resetEnvironment, keepEnvironment},
 		Example: map[string]any{"metadata": map[string]any{"name": "lab"}, "spec": map[string]any{"type": "notebook"}},
 	},
-	New: func(cfg work.Config) work.Keeper { return control.New(cfg) },
+	New: func(cfg work.Config, policy devenv.Policy) work.Keeper { return control.New(cfg, policy) },
 }
 
 // The verbs of environments.
 var (
 	startEnvironment = server.WorkVerb{
-		Word: "start", Summary: "Start an environment that was stopped or has failed; its home is as it was.",
+		Word: "start", Summary: "Start an environment that was stopped or has failed; its home is as it was.", Begins: true,
 		Reason: "StartRequested", Event: fault.T("A start was asked for.", "已请求启动。"),
-		Do: func(o api.Work) (fault.Text, bool) {
+		Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
 			e := o.(*devenv.DevEnvironment)
 			if !e.Spec.Stop && (!e.Status.Phase.Finished() || e.IsDue()) {
 				return fault.T("The environment runs or is being started already", "环境已在运行或正在启动"), false
@@ -53,9 +57,9 @@ var (
 		},
 	}
 	stopEnvironment = server.WorkVerb{
-		Word: "stop", Summary: "Stop an environment; its home is kept.",
+		Word: "stop", Summary: "Stop an environment; its home is kept.", Ends: true,
 		Reason: "StopRequested", Event: fault.T("A stop was asked for.", "已请求停止。"),
-		Do: func(o api.Work) (fault.Text, bool) {
+		Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
 			e := o.(*devenv.DevEnvironment)
 			if e.Spec.Stop || e.Status.Phase.Finished() && !e.IsDue() {
 				return fault.T("The environment is stopped or stopping already", "环境已停止或正在停止"), false
@@ -64,13 +68,34 @@ var (
 			return fault.T("The environment is stopping; its home is kept", "环境正在停止，主目录会保留"), true
 		},
 	}
+	resetEnvironment = server.WorkVerb{
+		Word: "reset", Summary: "Throw away what was written over the image of an environment, such as installed packages, before its next start; its home is kept.",
+		Reason: "ResetRequested", Event: fault.T("What was written over its image is thrown away before its next start.", "下次启动前将清除在其镜像之上写入的内容。"),
+		Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
+			e := o.(*devenv.DevEnvironment)
+			if e.Spec.Image == "" {
+				return fault.T("The environment has no image: nothing was written over one", "该环境没有镜像，无可清除的内容"), false
+			}
+			e.Spec.Resets++
+			return fault.T("Before the next start what was written over the image is thrown away; its home is kept", "下次启动前将清除在镜像之上写入的内容，主目录会保留"), true
+		},
+	}
 )
+
+var keepEnvironment = server.WorkVerb{
+	Word: "keep", Summary: "Count now as activity: an environment that nobody works in is kept for as long again as its rule says.",
+	Reason: "KeepRequested", Event: fault.T("It was asked to stay.", "已请求保留。"),
+	Do: func(o api.Work, now time.Time) (fault.Text, bool) {
+		o.(*devenv.DevEnvironment).Spec.Kept = &now
+		return fault.T("The environment is kept", "环境已保留"), true
+	},
+}
 
 // changeEnvironment takes over what a user wrote. What decides where and as what its processes start holds still while it has any.
 func changeEnvironment(next, current, given api.Work) error {
 	n, c, g := next.(*devenv.DevEnvironment), current.(*devenv.DevEnvironment), given.(*devenv.DevEnvironment)
 	n.Spec = g.Spec
-	n.Spec.Starts = c.Spec.Starts // the verb's to count
+	n.Spec.Starts, n.Spec.Resets, n.Spec.Kept, n.Spec.Links = c.Spec.Starts, c.Spec.Resets, c.Spec.Kept, c.Spec.Links // the verbs' to write
 	if n.Spec.Queue == "" {
 		n.Spec.Queue = c.Spec.Queue
 	}
@@ -81,9 +106,9 @@ func changeEnvironment(next, current, given api.Work) error {
 		return nil
 	}
 	same := n.Spec
-	same.Description, same.Shared, same.Stop, same.Storage = c.Spec.Description, c.Spec.Shared, c.Spec.Stop, c.Spec.Storage
+	same.Description, same.Ways, same.Rest, same.Storage = c.Spec.Description, c.Spec.Ways, c.Spec.Rest, c.Spec.Storage
 	if !reflect.DeepEqual(same, c.Spec) {
-		return immutable("spec", fault.T("While it runs, only description, shared and stop may change; stop it first.", "运行期间只能修改 description、shared 与 stop；请先停止该环境。"))
+		return immutable("spec", fault.T("While it runs, only description, idle, ports, schedule, shared, stop and storage may change; stop it first.", "运行期间只能修改 description、idle、ports、schedule、shared、stop 与 storage；请先停止该环境。"))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ const (
 	Outputs
 	Archives
 	Checkpoints
+	Assets
 	classes
 )
 

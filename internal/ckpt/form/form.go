@@ -8,10 +8,11 @@ import (
 	"errors"
 	"io"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Verdict is what a format says of a checkpoint.
@@ -95,10 +96,10 @@ func IsMark(name, text string, there func(string) bool) bool {
 	return false
 }
 
-var deepSpeedTag = regexp.MustCompile(`^global_step\d+$`) // what it calls them unless told, though it may be gone
+var deepSpeedTag = pattern.New(`^global_step\d+$`) // what it calls them unless told, though it may be gone
 
 // group is a file that makes a checkpoint only together with others of its stem.
-var group = regexp.MustCompile(`^(.+)\.(index|data-\d{5}-of-\d{5}|pdparams|pdopt|pdiparams|pdmodel)$`)
+var group = pattern.New(`^(.+)\.(index|data-\d{5}-of-\d{5}|pdparams|pdopt|pdiparams|pdmodel)$`)
 
 // Stem is the name of the entry that a file at the top belongs to; itself for most.
 func Stem(name string) string {
@@ -176,7 +177,7 @@ type entry struct {
 func (e *entry) has(name string) bool { _, ok := e.at[name]; return ok }
 
 // like are those whose path within matches.
-func (e *entry) like(r *regexp.Regexp) (out []string) {
+func (e *entry) like(r *pattern.Pattern) (out []string) {
 	for _, n := range e.names {
 		if r.MatchString(n) {
 			out = append(out, n)
@@ -213,13 +214,13 @@ const (
 )
 
 var (
-	trainerRNG    = regexp.MustCompile(`^rng_state(_\d+)?\.pth$`)
-	trainerRest   = regexp.MustCompile(`^(optimizer\.(pt|bin)|optimizer\.pdopt|global_step\d+/.*|optimizer_\d+/.*)$`)
-	trainerWith   = regexp.MustCompile(`^(rng_state(_\d+)?\.pth|scheduler\.pt|scaler\.pt)$`) // only with what trainerRest is
-	accelerateRNG = regexp.MustCompile(`^random_states_\d+\.pkl$`)
-	deepSpeedFile = regexp.MustCompile(`(^|/)(zero_pp_rank_\d+_mp_rank_\d+.*|mp_rank_\d+_model_states|bf16_zero_pp_rank.*|layer_\d+-model.*)\.pt$`)
-	megatronName  = regexp.MustCompile(`^iter_(\d{7,})$`)
-	orbaxFile     = regexp.MustCompile(`(^|/)(_CHECKPOINT_METADATA|manifest\.ocdbt)$`)
+	trainerRNG    = pattern.New(`^rng_state(_\d+)?\.pth$`)
+	trainerRest   = pattern.New(`^(optimizer\.(pt|bin)|optimizer\.pdopt|global_step\d+/.*|optimizer_\d+/.*)$`)
+	trainerWith   = pattern.New(`^(rng_state(_\d+)?\.pth|scheduler\.pt|scaler\.pt)$`) // only with what trainerRest is
+	accelerateRNG = pattern.New(`^random_states_\d+\.pkl$`)
+	deepSpeedFile = pattern.New(`(^|/)(zero_pp_rank_\d+_mp_rank_\d+.*|mp_rank_\d+_model_states|bf16_zero_pp_rank.*|layer_\d+-model.*)\.pt$`)
+	megatronName  = pattern.New(`^iter_(\d{7,})$`)
+	orbaxFile     = pattern.New(`(^|/)(_CHECKPOINT_METADATA|manifest\.ocdbt)$`)
 )
 
 // folder judges by what libraries write last.
@@ -239,7 +240,10 @@ func (e *entry) folder() Judgement {
 	case len(e.like(accelerateRNG)) > 0:
 		return e.accelerate()
 	case len(e.like(orbaxFile)) > 0:
-		return Judgement{Verdict: Whole, Form: orbax} // it has got its last name when it was whole
+		if raw, err := e.read(e.at["_CHECKPOINT_METADATA"], maxText); err == nil && e.has("_CHECKPOINT_METADATA") {
+			return Judgement{Verdict: committed(raw), Form: orbax}
+		}
+		return Judgement{Verdict: Whole, Form: orbax}
 	case e.has("saved_model.pb") && e.has("fingerprint.pb"):
 		return Judgement{Verdict: Whole, Form: tensorFlow}
 	}
@@ -304,6 +308,19 @@ func (e *entry) indexed() bool {
 	return true
 }
 
+// committed is what Orbax says of a checkpoint: it gives it its last name when it is whole or, where it was told not to rename, says in its
+// metadata when it was committed.
+func committed(metadata []byte) Verdict {
+	var said struct {
+		Begun     *int64 `json:"init_timestamp_nsecs"`
+		Committed *int64 `json:"commit_timestamp_nsecs"`
+	}
+	if json.Unmarshal(metadata, &said) != nil || said.Begun != nil && said.Committed == nil {
+		return Partial
+	}
+	return Whole
+}
+
 // accelerate writes each process's random numbers last.
 func (e *entry) accelerate() Judgement {
 	if n := len(e.like(accelerateRNG)); e.ranks > 0 && n < e.ranks || !e.indexed() {
@@ -324,7 +341,7 @@ func (e *entry) named(form, mark, own string) Judgement {
 	return j
 }
 
-var number = regexp.MustCompile(`\d+`)
+var number = pattern.New(`\d+`)
 
 func lastNumber(s string) uint64 {
 	all := number.FindAllString(s, -1)
@@ -354,7 +371,7 @@ func (e *entry) together() Judgement {
 	return Judgement{Form: paddle}
 }
 
-var shard = regexp.MustCompile(`\.data-(\d{5})-of-(\d{5})$`)
+var shard = pattern.New(`\.data-(\d{5})-of-(\d{5})$`)
 
 // tensorFlow: the index is written when all its parts are, and moved into place; its table ends with a known number.
 func (e *entry) tensorFlow() Judgement {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,13 @@ func recorded(t testing.TB, dir, name string) kept {
 	if err != nil || len(out) == 0 {
 		t.Fatal(dir, name, err)
 	}
+	return out
+}
+
+// both are the files of two.
+func both(a, b kept) kept {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
 	return out
 }
 
@@ -160,21 +168,35 @@ func samples(t testing.TB) map[string]sample {
 		"dcp": {
 			name: "step-7", folder: true, files: recorded(t, "dcp", "step-7"), form: dcp, last: []string{"step-7/.metadata"}, cuts: nil,
 		},
-		"safetensors": {name: "step-6.safetensors", files: kept{"step-6.safetensors": sf}, form: safetensors, cuts: []string{"step-6.safetensors"}},
-		"torch":       {name: "step-5.pt", files: kept{"step-5.pt": pt}, form: torch, cuts: []string{"step-5.pt"}},
-		"keras":       {name: "m-4.keras", files: kept{"m-4.keras": kerasZip(t)}, form: keras, cuts: []string{"m-4.keras"}},
-		"keras 2":     {name: "m-4.h5", files: kept{"m-4.h5": hdf5(0, 400)}, form: keras, cuts: []string{"m-4.h5"}},
-		"keras 3":     {name: "m-4.weights.h5", files: kept{"m-4.weights.h5": hdf5(3, 300)}, form: keras, cuts: []string{"m-4.weights.h5"}},
+		"safetensors":     {name: "step-6.safetensors", files: kept{"step-6.safetensors": sf}, form: safetensors, cuts: []string{"step-6.safetensors"}},
+		"torch":           {name: "step-5.pt", files: kept{"step-5.pt": pt}, form: torch, cuts: []string{"step-5.pt"}},
+		"keras":           {name: "m-4.keras", files: recorded(t, "keras", "m-4.keras"), form: keras, cuts: []string{"m-4.keras"}},
+		"keras, deflated": {name: "m-4.keras", files: kept{"m-4.keras": kerasZip(t)}, form: keras, cuts: []string{"m-4.keras"}},
+		"keras 2":         {name: "m-4.h5", files: recorded(t, "keras", "m-4.h5"), form: keras, cuts: []string{"m-4.h5"}},
+		"keras, weights":  {name: "m-4.weights.h5", files: recorded(t, "keras", "m-4.weights.h5"), form: keras, cuts: []string{"m-4.weights.h5"}},
+		"hdf5 0":          {name: "m-4.h5", files: kept{"m-4.h5": hdf5(0, 400)}, form: keras, cuts: []string{"m-4.h5"}},
+		"keras 3":         {name: "m-4.weights.h5", files: kept{"m-4.weights.h5": hdf5(3, 300)}, form: keras, cuts: []string{"m-4.weights.h5"}},
 		"tensorflow": {
+			name: "ckpt-3", files: both(recorded(t, "tensorflow", "ckpt-3.index"), recorded(t, "tensorflow", "ckpt-3.data-00000-of-00001")), form: tensorFlow,
+			mark: Mark{"checkpoint", "model_checkpoint_path: \"ckpt-3\"\nall_model_checkpoint_paths: \"ckpt-3\"\n"},
+			cuts: []string{"ckpt-3.index"}, last: []string{"ckpt-3.index", "ckpt-3.data-00000-of-00001"},
+		},
+		"tensorflow, a saved model": {
+			name: "saved-5", folder: true, files: recorded(t, "tensorflow", "saved-5"), form: tensorFlow, last: []string{"saved-5/saved_model.pb", "saved-5/fingerprint.pb"},
+		},
+		"tensorflow, in parts": {
 			name: "ckpt-3", files: kept{"ckpt-3.index": table(), "ckpt-3.data-00000-of-00002": []byte("a"), "ckpt-3.data-00001-of-00002": []byte("b")}, form: tensorFlow,
 			mark: Mark{"checkpoint", "model_checkpoint_path: \"ckpt-3\"\nall_model_checkpoint_paths: \"ckpt-3\"\n"},
 			cuts: []string{"ckpt-3.index"}, last: []string{"ckpt-3.index", "ckpt-3.data-00000-of-00002", "ckpt-3.data-00001-of-00002"},
 		},
 		"orbax": {
+			name: "40", folder: true, form: orbax, files: recorded(t, "orbax", "40"), cuts: []string{"40/_CHECKPOINT_METADATA"},
+		},
+		"orbax, an older one": {
 			name: "40", folder: true, form: orbax, files: kept{"40/_CHECKPOINT_METADATA": []byte("{}"), "40/default/manifest.ocdbt": []byte("x"), "40/default/d/1": []byte("y")},
 		},
 		"paddle": {
-			name: "model_10", files: kept{"model_10.pdparams": []byte("\x80\x04 weights ."), "model_10.pdopt": []byte("\x80\x04 moments .")}, form: paddle,
+			name: "model_10", files: both(recorded(t, "paddle", "model_10.pdparams"), recorded(t, "paddle", "model_10.pdopt")), form: paddle,
 			last: []string{"model_10.pdparams", "model_10.pdopt"},
 		},
 		"paddle's trainer": {
@@ -252,6 +274,9 @@ func TestUnfinished(t *testing.T) {
 		"megatron names an older one":  {"megatron", func(s *sample) { s.marks = Marks{"latest_checkpointed_iteration.txt": "50"} }, Unknown},
 		"a rank's random numbers":      {"transformers, two ranks", func(s *sample) { s.ranks = 3 }, Partial},
 		"a rank of accelerate":         {"accelerate", func(s *sample) { s.ranks = 2 }, Partial},
+		"orbax, not committed": {"orbax", func(s *sample) {
+			s.files = both(s.files, kept{"40/_CHECKPOINT_METADATA": []byte(`{"init_timestamp_nsecs": 17, "commit_timestamp_nsecs": null}`)})
+		}, Partial},
 		"orbax, within": {"orbax", func(s *sample) {
 			s.files = kept{"40/_CHECKPOINT_METADATA": []byte("{}"), "40/default.orbax-checkpoint-tmp-17/manifest.ocdbt": []byte("x")}
 		}, Partial},

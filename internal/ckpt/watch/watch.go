@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt/form"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Bounds of a folder that somebody else fills.
@@ -604,7 +604,7 @@ func fileOf(name string, info fs.FileInfo) File {
 	return f
 }
 
-var lastNumber = regexp.MustCompile(`([0-9]{1,18})[^0-9]*$`)
+var lastNumber = pattern.New(`([0-9]{1,18})[^0-9]*$`)
 
 func stepOf(name string) uint64 {
 	m := lastNumber.FindStringSubmatch(strings.TrimSuffix(name, path.Ext(name)))

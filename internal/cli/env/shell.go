@@ -85,7 +85,7 @@ func run(cmd *cobra.Command, o client.TerminalOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Project = w.project
+	o.Project = w.Project
 	s := &screen{w: w, in: cmd.InOrStdin(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), opts: o}
 	if in, ok := s.in.(*os.File); ok && term.IsTerminal(int(in.Fd())) && (len(o.Wish.Command) == 0 || isTerminal(s.out)) {
 		s.tty = in
@@ -272,7 +272,7 @@ func (s *screen) again(ctx context.Context, old *client.Terminal) (*client.Termi
 	s.line = nil
 	s.mu.Unlock()
 	if s.tty != nil {
-		fmt.Fprint(s.errs, "\r\n"+fault.T("[connection lost, looking for the shell]", "[连接中断，正在重新连接]").In(s.w.lang)+"\r\n")
+		fmt.Fprint(s.errs, "\r\n"+fault.T("[connection lost, looking for the shell]", "[连接中断，正在重新连接]").In(s.w.Lang)+"\r\n")
 	}
 	return s.find(ctx, findFor)
 }

@@ -1,4 +1,4 @@
-// Package near says how far apart two words are that somebody may have mistyped.
+// Package near knows what people may have meant: how far apart two words are, and what other tools call things.
 //
 // Place: layer 5, below cli. Promise: pure. Enemies: none but typing errors.
 package near

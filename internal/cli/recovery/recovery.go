@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/restored"
 )
 
 // phaseTitles are the phases of a recovery as people read them.
@@ -43,7 +44,7 @@ func (s *Sheet) Describe(status *api.TrainingTaskStatus) {
 	s.Add("Mean time to recover", "平均恢复时间", s.meanRecovery(in))
 	for i := range in.Last {
 		r := &in.Last[i]
-		s.Add("  "+s.Stamp(r.FailedAt), "  "+s.Stamp(r.FailedAt), cmp.Or(r.Cause, "?")+s.guilty(r)+", "+Phases(s.Lang, r.Phases())+s.lostIn(r))
+		s.Add("  "+s.Stamp(r.FailedAt), "  "+s.Stamp(r.FailedAt), cmp.Or(r.Cause, "?")+s.guilty(r)+", "+Phases(s.Lang, r.Phases())+s.from(r)+s.lostIn(r))
 	}
 }
 
@@ -78,13 +79,25 @@ var timeTitles = map[api.TimeKind]api.Text{
 
 // lostSteps are those that had to be made again, as far as that is known.
 func (s *Sheet) lostSteps(in *api.Interruptions) string {
+	unknown := restored.Unknown(in)
 	switch {
-	case in.Untold == 0:
+	case unknown == 0:
 		return fmt.Sprint(in.LostSteps)
-	case in.LostSteps == 0 && in.Untold == in.Count:
+	case in.LostSteps == 0 && in.Untold > 0 && in.Untold == in.Count:
 		return s.t("unknown: it told no steps", "未知：任务未上报步数")
+	case in.LostSteps == 0 && unknown == in.Count:
+		return s.t("unknown: no step was made since", "未知：此后尚无新的一步")
 	}
-	return s.t("%d, and unknown for %d [failure|failures]", "%d，另有 %d 次故障未知", in.LostSteps, in.Untold)
+	return s.t("%d, and unknown for %d [failure|failures]", "%d，另有 %d 次故障未知", in.LostSteps, unknown)
+}
+
+// from is where the state came from that it went on from.
+func (s *Sheet) from(r *api.Recovery) string {
+	from := restored.From(r)
+	if from.EN == "" {
+		return ""
+	}
+	return s.t(", %s", "，%s", from.In(s.Lang))
 }
 
 // lostIn is what one recovery cost in steps, or that it is not known.

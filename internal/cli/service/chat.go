@@ -29,11 +29,7 @@ func chat() *cobra.Command {
 		Long: cli.Both("Talk with a service that speaks OpenAI's chat. With WORDS it answers once; without, each line of the input is a question, until its end.",
 			"与支持 OpenAI 对话接口的服务对话。给出 WORDS 时只回答一次；否则逐行读取问题，直到输入结束。"),
 		Example: "  fermi chat spirals \"1.5 -0.5\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := dial(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: with(func(cmd *cobra.Command, w *where, args []string) error {
 			if len(args) > 1 {
 				_, err := w.ask(cmd.Context(), args[0], []message{{"user", strings.Join(args[1:], " ")}})
 				return err
@@ -53,7 +49,7 @@ func chat() *cobra.Command {
 				talk = append(talk, message{"assistant", answer})
 			}
 			return in.Err()
-		},
+		}),
 	}
 }
 
@@ -74,7 +70,7 @@ func (w *where) ask(ctx context.Context, name string, talk []message) (string, e
 		line, err := lines.ReadString('\n')
 		if data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: "); ok {
 			if data == "[DONE]" {
-				fmt.Fprintln(w.cmd.OutOrStdout())
+				fmt.Fprintln(w.Cmd.OutOrStdout())
 				return whole.String(), nil
 			}
 			var chunk struct {
@@ -82,7 +78,7 @@ func (w *where) ask(ctx context.Context, name string, talk []message) (string, e
 			}
 			if json.Unmarshal([]byte(data), &chunk) == nil && len(chunk.Choices) > 0 {
 				whole.WriteString(chunk.Choices[0].Delta.Content)
-				fmt.Fprint(w.cmd.OutOrStdout(), chunk.Choices[0].Delta.Content)
+				fmt.Fprint(w.Cmd.OutOrStdout(), chunk.Choices[0].Delta.Content)
 			}
 		}
 		if err != nil {

@@ -2,12 +2,7 @@ package service
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/online"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -27,47 +23,58 @@ func Add(root *cobra.Command) {
 		Use: "service", Aliases: []string{"svc", "services"}, Short: cli.Both("Inference services: what answers requests", "推理服务：对外应答请求"),
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(create(), update(), list(), get(), scale(),
+	c.AddCommand(create(), update(), list(), get(), scale(), canary(), traffic(), figures(), slo(), promote(), rollback(), autoscale(),
 		stopping("stop", true, "End its replicas; its address stays its own", "停止服务，保留地址"),
-		stopping("start", false, "Let a stopped service answer again", "重新启动已停止的服务"), remove(), logs())
+		stopping("start", false, "Let a stopped service answer again", "重新启动已停止的服务"), remove(), cli.Logs(serving.Kind, cli.Both("What its replicas print", "查看副本输出"), "  fermi service logs spirals -f"))
 	c.GroupID = cli.GroupWork
 	talk := chat()
 	talk.GroupID = cli.GroupWork
 	root.AddCommand(c, talk)
 }
 
-// where is who is asked, and in which project and language.
-type where struct {
-	*client.Client
-	project, lang string
-	cmd           *cobra.Command
-}
+// where is who is asked.
+type where struct{ online.Where }
 
 func dial(cmd *cobra.Command) (*where, error) {
-	c, err := cli.Dial(cmd)
-	if err != nil {
-		return nil, err
-	}
-	return &where{c, cli.Project(cmd), cli.Language(cmd), cmd}, nil
+	w, err := online.Dial(cmd)
+	return &where{w}, err
 }
 
-func (w *where) say(en, zh string, args ...any) {
-	fmt.Fprintln(w.cmd.ErrOrStderr(), fault.T(en, zh, args...).In(w.lang))
+// with asks as the command's flags say.
+func with(do func(cmd *cobra.Command, w *where, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		w, err := dial(cmd)
+		if err != nil {
+			return err
+		}
+		return do(cmd, w, args)
+	}
+}
+
+// show writes a table.
+func (w *where) show(rows [][]string, heads ...fault.Text) error {
+	words := make([]string, len(heads))
+	for i, h := range heads {
+		words[i] = h.In(w.Lang)
+	}
+	return cli.Table(w.Cmd.OutOrStdout(), words, rows)
 }
 
 func (w *where) get(ctx context.Context, name string) (*serving.InferenceService, error) {
-	return client.Get[*serving.InferenceService](ctx, w.Client, w.project, name)
+	return client.Get[*serving.InferenceService](ctx, w.Client, w.Project, name)
 }
 
 // wish are the flags of create and update.
 type wish struct {
 	engine, image, health, protocol string
+	folder                          string
 	replicas, port                  int
 	timeout                         time.Duration
 	env                             []string
 	model                           serving.ServiceModel
 	each                            amounts
 	bounds                          struct{ concurrency, queue int }
+	options                         serving.EngineOptions
 }
 
 // amounts are what each replica has.
@@ -78,9 +85,16 @@ type amounts struct {
 
 func (w *wish) bind(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&w.engine, "engine", "", cli.Both("custom (a command of yours, when absent) or sample", "引擎：custom（自己的命令，默认）或 sample"))
+	f.StringVar(&w.engine, "engine", "", cli.Both("custom (a command of yours, when absent), sample, onnxruntime, triton, mlserver, torchserve, tensorflow-serving, llama-cpp, vllm or sglang", "引擎：custom（自己的命令，默认）、sample、onnxruntime、triton、mlserver、torchserve、tensorflow-serving、llama-cpp、vllm 或 sglang"))
+	f.IntVar(&w.options.BatchSize, "batch-size", 0, cli.Both("requests that the engine works on together", "引擎合并处理的请求数"))
+	f.IntVar(&w.options.MaxLength, "max-length", 0, cli.Both("tokens of question and answer together", "问题与回答的最大词元数"))
+	f.StringVar(&w.options.Precision, "precision", "", cli.Both("auto, float32, float16 or bfloat16", "精度：auto、float32、float16 或 bfloat16"))
+	f.IntVar(&w.options.TensorParallel, "tensor-parallel", 0, cli.Both("accelerators that share each layer", "张量并行数"))
+	f.IntVar(&w.options.PipelineParallel, "pipeline-parallel", 0, cli.Both("groups of layers, each on accelerators of its own", "流水线并行数"))
+	f.StringVar(&w.model.Name, "model", "", cli.Both("model that it answers with, NAME or NAME@VERSION: mounted at /models/NAME, which is $FERMI_MODEL", "所用模型，NAME 或 NAME@VERSION：挂载于 /models/NAME，即 $FERMI_MODEL"))
 	f.StringVar(&w.model.Task, "model-task", "", cli.Both("training task whose output is the model", "以该训练任务的产出为模型"))
 	f.StringVar(&w.model.File, "model-file", "", cli.Both("file of the model (model.json when absent)", "模型文件（默认 model.json）"))
+	f.StringVar(&w.folder, "folder", "", cli.Both("folder of the machines where it runs, as NAME/path of one that the project was granted", "在该机器文件夹中运行，形如 NAME/path，须已授权给项目"))
 	f.StringVar(&w.image, "image", "", cli.Both("image that it runs in; the node's own system when absent", "镜像；不填则使用节点自身的系统"))
 	f.IntVar(&w.replicas, "replicas", 0, cli.Both("how many answer side by side", "副本数"))
 	f.IntVar(&w.port, "port", 0, cli.Both("port that the command listens on; $PORT when absent", "命令监听的端口；不填则为 $PORT"))
@@ -112,14 +126,36 @@ func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 	if w.engine != "" {
 		t.Engine = serving.Engine(w.engine)
 	}
-	if w.model.Task != "" || w.model.File != "" {
+	if w.model != (serving.ServiceModel{}) {
 		model := serving.ServiceModel{}
 		if t.Model != nil {
 			model = *t.Model
 		}
-		set(&model.Task, w.model.Task)
+		if w.model.Name != "" {
+			model.Name, model.Version, _ = strings.Cut(w.model.Name, "@")
+			model.Task = ""
+		}
+		if w.model.Task != "" {
+			model.Name, model.Version, model.Task = "", "", w.model.Task
+			t.Models = nil
+		}
 		set(&model.File, w.model.File)
 		t.Model = &model
+	}
+	if w.options != (serving.EngineOptions{}) {
+		o := serving.EngineOptions{}
+		if t.Options != nil {
+			o = *t.Options
+		}
+		number(&o.BatchSize, w.options.BatchSize)
+		number(&o.MaxLength, w.options.MaxLength)
+		set(&o.Precision, w.options.Precision)
+		number(&o.TensorParallel, w.options.TensorParallel)
+		number(&o.PipelineParallel, w.options.PipelineParallel)
+		t.Options = &o
+	}
+	if w.folder != "" {
+		t.Code = &api.Code{Folder: w.folder}
 	}
 	set(&t.Image, w.image)
 	number(&s.Replicas, w.replicas)
@@ -142,19 +178,14 @@ func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 	}
 	number(&s.MaxConcurrency, w.bounds.concurrency)
 	number(&s.MaxQueue, w.bounds.queue)
-	for _, kv := range w.env {
-		name, value, ok := strings.Cut(kv, "=")
-		if !ok {
-			return fault.New(fault.Invalid, "BadVariable", fault.T("A variable is written NAME=VALUE, not %q.", "环境变量应写作 NAME=VALUE，而不是 %q。", kv))
-		}
-		t.Env = append(without(t.Env, name), api.EnvVar{Name: name, Value: value})
-	}
 	if len(command) > 0 && t.Engine == serving.EngineSample {
 		t.Args = command
 	} else if len(command) > 0 {
 		t.Command, t.Args = command, nil
 	}
-	return errors.Join(amount(w.each.cpu, &t.Resources.CPU), amount(w.each.memory, &t.Resources.Memory))
+	return online.All(online.Amount("cpu", w.each.cpu, &t.Resources.CPU), online.Amount("memory", w.each.memory, &t.Resources.Memory), online.Variables(w.env, func(name, value string) {
+		t.Env = append(without(t.Env, name), api.EnvVar{Name: name, Value: value})
+	}))
 }
 
 func without(env []api.EnvVar, name string) (out []api.EnvVar) {
@@ -166,20 +197,14 @@ func without(env []api.EnvVar, name string) (out []api.EnvVar) {
 	return out
 }
 
-// amount reads a quantity as a manifest has it; "" is none.
-func amount(text string, into json.Unmarshaler) error {
-	if text == "" {
-		return nil
-	}
-	quoted, err := json.Marshal(text)
-	if err == nil {
-		err = into.UnmarshalJSON(quoted)
-	}
-	if err != nil {
-		return fault.New(fault.Invalid, "BadQuantity", fault.T("%q is no amount.", "%q 不是合法的数量。", text)).Because(err)
-	}
-	return nil
-}
+// fieldFlags are the arguments behind the fields of a service.
+var fieldFlags = strings.NewReplacer(
+	"metadata.name", "NAME", "spec.template.engine", "--engine", "spec.template.image", "--image", "spec.template.resources.accelerators.count", "--accelerators",
+	"spec.template.resources.accelerators.type", "--accelerator", "spec.template.resources.cpu", "--cpu", "spec.template.resources.memory", "--memory", "spec.template.env", "--env",
+	"spec.template.options.batchSize", "--batch-size", "spec.template.options.maxLength", "--max-length", "spec.template.options.precision", "--precision",
+	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.file", "--model-file",
+	"spec.template.command", "COMMAND", "spec.template.code.folder", "--folder", "spec.replicas", "--replicas", "spec.protocol", "--protocol", "spec.timeout", "--timeout", "spec.maxConcurrency", "--max-concurrency", "spec.maxQueue", "--max-queue",
+)
 
 func create() *cobra.Command {
 	var given wish
@@ -187,25 +212,21 @@ func create() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create NAME [-- COMMAND…]", Short: cli.Both("Make a service and wait until it answers", "创建服务并等待其应答"), Args: cobra.MinimumNArgs(1),
 		Example: "  fermi service create spirals --engine sample --model-task spiral --replicas 2\n  fermi service create echo --health /healthz -- python3 server.py",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := dial(cmd)
-			if err != nil {
-				return err
-			}
-			s := &serving.InferenceService{Meta: api.Meta{Name: args[0], Project: w.project}}
+		RunE: with(func(cmd *cobra.Command, w *where, args []string) error {
+			s := &serving.InferenceService{Meta: api.Meta{Name: args[0], Project: w.Project}}
 			if err := given.into(&s.Spec, args[1:]); err != nil {
 				return err
 			}
 			made, err := client.Create(cmd.Context(), w.Client, s)
 			if err != nil {
-				return err
+				return online.ByFlag(err, fieldFlags)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), made.Meta.Name)
 			if noWait {
 				return nil
 			}
 			return w.untilReady(cmd.Context(), made.Meta.Name)
-		},
+		}),
 	}
 	given.bind(c)
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it answers", "不等待其应答"))
@@ -220,34 +241,33 @@ func (w *where) untilReady(ctx context.Context, name string) error {
 	return w.until(ctx, name, func(s *serving.InferenceService) (bool, error) {
 		st := &s.Status
 		if st.Phase == api.PhaseFailed {
-			return false, fault.New(fault.Conflict, "NotRunning", fault.T("The service %s does not answer: %s", "服务 %s 未应答：%s", name, st.Message.In(w.lang)))
+			return false, fault.New(fault.Conflict, "NotRunning", fault.T("The service %s does not answer: %s", "服务 %s 未应答：%s", name, st.Message.In(w.Lang)))
+		}
+		if st.Reason == "Canary" || st.Reason == "Idle" {
+			w.Say("%s: %s", "%s：%s", name, st.Message.In(w.Lang))
+			return true, nil
 		}
 		if st.Reason == "RevisionFailed" {
-			return false, fault.New(fault.Conflict, "RevisionFailed", fault.T("%s", "%s", st.Message.In(w.lang)))
+			return false, fault.New(fault.Conflict, "RevisionFailed", fault.T("%s", "%s", st.Message.In(w.Lang)))
 		}
-		if said := st.Message.In(w.lang); said != told && told != "" {
-			w.say("%s: %s", "%s：%s", name, said)
+		if said := st.Message.In(w.Lang); said != told && told != "" {
+			w.Say("%s: %s", "%s：%s", name, said)
 		}
-		told = st.Message.In(w.lang)
-		return st.Reason == "Ready" && st.Replicas.Updated >= s.Spec.Replicas && st.Replicas.Wanted == s.Spec.Replicas && st.Replicas.Total == s.Spec.Replicas, nil
+		told = st.Message.In(w.Lang)
+		return st.Reason == "Ready" && st.Replicas.Updated >= wanted(s) && st.Replicas.Wanted == wanted(s) && st.Replicas.Total == wanted(s), nil
 	})
 }
 
-func (w *where) until(ctx context.Context, name string, ok func(*serving.InferenceService) (bool, error)) error {
-	for {
-		s, err := w.get(ctx, name)
-		if err != nil {
-			return err
-		}
-		if done, err := ok(s); done || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fault.From(ctx.Err())
-		case <-time.After(lookEvery):
-		}
+// wanted is how many replicas there shall be.
+func wanted(s *serving.InferenceService) int {
+	if s.Spec.Autoscale != nil {
+		return s.Status.Replicas.Wanted
 	}
+	return s.Spec.Replicas
+}
+
+func (w *where) until(ctx context.Context, name string, ok func(*serving.InferenceService) (bool, error)) error {
+	return online.Until(ctx, lookEvery, func() (*serving.InferenceService, error) { return w.get(ctx, name) }, ok)
 }
 
 // change reads a service, changes it and writes it, and again when its controller was faster.
@@ -262,7 +282,7 @@ func (w *where) change(ctx context.Context, name string, how func(*serving.Servi
 			return err
 		}
 		if _, err = client.Update(ctx, w.Client, s); fault.ReasonOf(err) != "Stale" || try == tries {
-			return err
+			return online.ByFlag(err, fieldFlags)
 		}
 	}
 }
@@ -273,16 +293,12 @@ func update() *cobra.Command {
 	c := &cobra.Command{
 		Use: "update NAME [-- COMMAND…]", Short: cli.Both("Change a service; new replicas take over one by one", "修改服务，新副本逐个接替"), Args: cobra.MinimumNArgs(1),
 		Example: "  fermi service update spirals --model-task spiral-2",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := dial(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: with(func(cmd *cobra.Command, w *where, args []string) error {
 			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { return given.into(s, args[1:]) }); err != nil || noWait {
 				return err
 			}
 			return w.settled(cmd.Context(), args[0])
-		},
+		}),
 	}
 	given.bind(c)
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until the new replicas have taken over", "不等待新副本接替"))
@@ -326,11 +342,7 @@ func stopping(word string, stop bool, en, zh string) *cobra.Command {
 	var noWait bool
 	c := &cobra.Command{
 		Use: word + " NAME", Short: cli.Both(en, zh), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := dial(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: with(func(cmd *cobra.Command, w *where, args []string) error {
 			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { s.Stop = stop; return nil }); err != nil || noWait {
 				return err
 			}
@@ -338,7 +350,7 @@ func stopping(word string, stop bool, en, zh string) *cobra.Command {
 				return w.settled(cmd.Context(), args[0])
 			}
 			return w.until(cmd.Context(), args[0], func(s *serving.InferenceService) (bool, error) { return s.Status.Phase == api.PhaseStopped, nil })
-		},
+		}),
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it is so", "不等待完成"))
 	return c
@@ -356,7 +368,7 @@ func remove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return w.Delete(cmd.Context(), serving.Kind, w.project, args[0])
+			return w.Delete(cmd.Context(), serving.Kind, w.Project, args[0])
 		},
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, cli.Both("it is meant", "确认删除"))
@@ -389,7 +401,7 @@ func list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			page, err := client.List[*serving.InferenceService](cmd.Context(), w.Client, client.ListOptions{Project: w.project, Limit: 500, Sort: "name"})
+			page, err := client.List[*serving.InferenceService](cmd.Context(), w.Client, client.ListOptions{Project: w.Project, Limit: 500, Sort: "name"})
 			if err != nil {
 				return err
 			}
@@ -427,32 +439,24 @@ var stateWords = map[api.Phase]fault.Text{
 
 // table shows services to people.
 func (w *where) table(list ...*serving.InferenceService) error {
-	var heads []string
-	for _, h := range []fault.Text{fault.T("NAME", "名称"), fault.T("STATE", "状态"), fault.T("READY", "应答"), fault.T("REVISION", "修订版"), fault.T("ENGINE", "引擎"), fault.T("URL", "地址"), fault.T("MESSAGE", "说明")} {
-		heads = append(heads, h.In(w.lang))
-	}
 	var rows [][]string
 	for _, s := range list {
-		state := stateWords[s.Status.Phase].In(w.lang)
+		state := stateWords[s.Status.Phase].In(w.Lang)
 		if s.Status.Health == serving.Degraded {
-			state += fault.T(" (degraded)", "（降级）").In(w.lang)
+			state += fault.T(" (degraded)", "（降级）").In(w.Lang)
 		}
 		rows = append(rows, []string{
-			s.Meta.Name, state, fmt.Sprintf("%d/%d", s.Status.Replicas.Ready, s.Spec.Replicas), strconv.Itoa(s.Status.Revision), string(s.Spec.Template.Engine),
-			w.Server() + s.Status.URL, s.Status.Message.In(w.lang),
+			s.Meta.Name, state, fmt.Sprintf("%d/%d", s.Status.Replicas.Ready, wanted(s)), strconv.Itoa(s.Status.Revision), string(s.Spec.Template.Engine),
+			w.Server() + s.Status.URL, s.Status.Message.In(w.Lang),
 		})
 	}
-	return cli.Table(w.cmd.OutOrStdout(), heads, rows)
+	return w.show(rows, fault.T("NAME", "名称"), fault.T("STATE", "状态"), fault.T("READY", "应答"), fault.T("REVISION", "修订版"), fault.T("ENGINE", "引擎"), fault.T("URL", "地址"), fault.T("MESSAGE", "说明"))
 }
 
 func (w *where) replicas(s *serving.InferenceService) error {
-	page, err := client.List[*serving.ServiceReplica](w.cmd.Context(), w.Client, client.ListOptions{Project: s.Meta.Project, Limit: 500, Sort: "name"})
+	page, err := client.List[*serving.ServiceReplica](w.Cmd.Context(), w.Client, client.ListOptions{Project: s.Meta.Project, Limit: 500, Sort: "name"})
 	if err != nil {
 		return err
-	}
-	var heads []string
-	for _, h := range []fault.Text{fault.T("REPLICA", "副本"), fault.T("PHASE", "阶段"), fault.T("READY", "应答"), fault.T("REVISION", "修订版"), fault.T("NODE", "节点"), fault.T("MESSAGE", "说明")} {
-		heads = append(heads, h.In(w.lang))
 	}
 	var rows [][]string
 	for _, r := range page.Items {
@@ -463,40 +467,8 @@ func (w *where) replicas(s *serving.InferenceService) error {
 		if r.Status.Ready {
 			ready = fault.T("yes", "是")
 		}
-		rows = append(rows, []string{r.Meta.Name, string(r.Status.Phase), ready.In(w.lang), strconv.Itoa(r.Spec.Revision), r.Status.Node, r.Status.Message.In(w.lang)})
+		rows = append(rows, []string{r.Meta.Name, string(r.Status.Phase), ready.In(w.Lang), strconv.Itoa(r.Spec.Revision), r.Status.Node, r.Status.Message.In(w.Lang)})
 	}
-	fmt.Fprintln(w.cmd.OutOrStdout())
-	return cli.Table(w.cmd.OutOrStdout(), heads, rows)
-}
-
-func logs() *cobra.Command {
-	var replica string
-	var tail int
-	c := &cobra.Command{
-		Use: "logs NAME", Short: cli.Both("What its replicas print", "查看副本输出"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := dial(cmd)
-			if err != nil {
-				return err
-			}
-			q := url.Values{"tail": {strconv.Itoa(tail)}}
-			if w.project != "" {
-				q.Set("project", w.project)
-			}
-			if replica != "" {
-				q.Set("replica", replica)
-			}
-			path := "/api/v1/inference-services/" + url.PathEscape(args[0]) + "/logs?" + q.Encode()
-			resp, err := client.Ask(cmd.Context(), w.Client, http.MethodGet, path, nil)
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			_, err = io.Copy(cmd.OutOrStdout(), resp.Body)
-			return err
-		},
-	}
-	c.Flags().StringVar(&replica, "replica", "", cli.Both("only of this replica", "仅该副本"))
-	c.Flags().IntVar(&tail, "tail", 0, cli.Both("only the last lines of each replica", "每个副本仅最后若干行"))
-	return c
+	fmt.Fprintln(w.Cmd.OutOrStdout())
+	return w.show(rows, fault.T("REPLICA", "副本"), fault.T("PHASE", "阶段"), fault.T("READY", "应答"), fault.T("REVISION", "修订版"), fault.T("NODE", "节点"), fault.T("MESSAGE", "说明"))
 }

@@ -67,17 +67,12 @@ func New(cfg Config, epoch store.Epoch) *Controller {
 func (c *Controller) Run(ctx context.Context) error {
 	feed := c.cfg.Store.Subscribe(api.KindNode, api.KindPlacement)
 	defer feed.Close()
-	nodes, err := c.cfg.Store.List(ctx, api.KindNode, "", 0)
-	if err != nil {
+	if err := store.Fill(ctx, c.cfg.Store, c.change, api.KindNode); err != nil {
 		return err
 	}
-	nodes.Ascend("", func(o api.Object) bool {
-		c.changed(nil, o.(*api.Node))
-		return true
-	})
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { c.follow(ctx, feed) })
+	wg.Go(func() { feed.Each(ctx, c.change) })
 	wg.Go(func() { c.runTests(ctx) })
 	wg.Go(func() { c.read(ctx) })
 	if c.cfg.Follow != nil {
@@ -91,26 +86,18 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.loop.Run(ctx)
 }
 
-// follow asks for a turn of every node that a change is about.
-func (c *Controller) follow(ctx context.Context, feed *store.Feed) {
-	for {
-		changes, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		for _, ch := range changes {
-			if ch.Key.Kind == api.KindNode {
-				old, _ := ch.Old.(*api.Node)
-				now, _ := ch.New.(*api.Node)
-				c.changed(old, now)
-				continue
-			}
-			old, _ := ch.Old.(*api.Placement)
-			now, _ := ch.New.(*api.Placement)
-			for _, node := range c.book.touched(old, now) {
-				c.loop.Add(api.Key{Kind: api.KindNode, Name: node})
-			}
-		}
+// change asks for a turn of every node that a change is about.
+func (c *Controller) change(ch store.Change) {
+	if ch.Key.Kind == api.KindNode {
+		old, _ := ch.Old.(*api.Node)
+		now, _ := ch.New.(*api.Node)
+		c.changed(old, now)
+		return
+	}
+	old, _ := ch.Old.(*api.Placement)
+	now, _ := ch.New.(*api.Placement)
+	for _, node := range c.book.touched(old, now) {
+		c.loop.Add(api.Key{Kind: api.KindNode, Name: node})
 	}
 }
 

@@ -2,18 +2,26 @@ package devenv
 
 import (
 	"context"
-	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	kind "github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/quota"
 )
 
-// New makes the controller of environments of what all controllers have.
-func New(cfg work.Config) *work.Controller {
+// New makes the controller of environments of what all controllers have, and of what their operator says.
+func New(cfg work.Config, policy kind.Policy) *work.Controller {
 	erase := cfg.EraseBytes
-	cfg.Rules = rules{}
+	room := quota.Environments{
+		Find: func(ctx context.Context, key api.Key) (api.Object, error) { return cfg.Store.Get(ctx, key, 0) },
+		List: func(ctx context.Context) (list []api.Object, err error) {
+			all, err := cfg.Store.List(ctx, kind.Kind, "", 0)
+			all.Ascend("", func(o api.Object) bool { list = append(list, o); return true })
+			return list, err
+		}, User: policy.User,
+	}
+	cfg.Rules = &rules{policy: policy, watch: newWatch(cfg.Hub, policy, room)}
 	cfg.EraseBytes = func(ctx context.Context, id string) error {
 		if err := cfg.DropHome(ctx, id); err != nil {
 			return err
@@ -24,14 +32,15 @@ func New(cfg work.Config) *work.Controller {
 }
 
 // rules are what environments add to what all work has.
-type rules struct{}
+type rules struct {
+	*watch
+	policy kind.Policy
+}
 
-func (rules) Kind() api.Kind { return kind.Kind }
+func (*rules) Kind() api.Kind { return kind.Kind }
 
-func (rules) Decide(s *work.Seen, now time.Time) work.Plan { return decide(s, now) }
-
-// Fill names the home: it is the environment's, not the replica's.
-func (rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
+// Fill names the home: it is the environment's, not the replica's. It may hold what quotas count it as.
+func (*rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
 	e := w.(*kind.DevEnvironment)
-	r.Home, r.HomeLimit = e.Meta.ID, e.Spec.Storage
+	r.Home, r.HomeLimit, r.Resets = e.Meta.ID, kind.Needs(e).Storage, e.Spec.Resets
 }

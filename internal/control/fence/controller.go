@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -48,33 +47,15 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	feed := c.cfg.Store.Subscribe(api.KindNode)
 	defer feed.Close()
 	loop := reconcile.New(reconcile.Config{Name: "fence", Reconciler: c, Workers: 1, Clock: c.cfg.Clock, Log: c.cfg.Log})
-	snap, err := c.cfg.Store.List(ctx, api.KindNode, "", 0)
-	if err != nil {
+	change := func(ch store.Change) {
+		if concerns(ch.New) {
+			loop.Add(ch.Key)
+		}
+	}
+	if err := store.Fill(ctx, c.cfg.Store, change, api.KindNode); err != nil {
 		return err
 	}
-	snap.Ascend("", func(o api.Object) bool {
-		if concerns(o) {
-			loop.Add(api.KeyOf(o))
-		}
-		return true
-	})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			changes, err := feed.Next(ctx)
-			if err != nil {
-				return
-			}
-			for _, ch := range changes {
-				if concerns(ch.New) {
-					loop.Add(ch.Key)
-				}
-			}
-		}
-	})
-	err = loop.Run(ctx)
-	wg.Wait()
-	return err
+	return loop.RunBeside(ctx, func() { feed.Each(ctx, change) })
 }
 
 // concerns says that there is something to see to.
@@ -95,13 +76,13 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if !concerns(n) {
 		return reconcile.Result{}, nil
 	}
-	var live []engine.Observation
+	var there []engine.Observation
 	for _, ob := range c.cfg.Engine.Replicas("") {
-		if ob.Node == n.Meta.Name && ob.State != engine.StateExited && ob.State != engine.StateDone {
-			live = append(live, ob)
+		if ob.Node == n.Meta.Name && ob.State != engine.StateDone {
+			there = append(there, ob)
 		}
 	}
-	if err := c.apply(ctx, n, decide(n, live, c.cfg.Clock.Now().UTC())); err != nil {
+	if err := c.apply(ctx, n, decide(n, there, c.cfg.Clock.Now().UTC())); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{Wake: again}, nil
@@ -122,7 +103,7 @@ func (c *Controller) apply(ctx context.Context, n *api.Node, holds hold.List) er
 	var rows []history.Event
 	for i := range n.Status.Holds {
 		h := &n.Status.Holds[i]
-		if next.Status.Holds.Of(h.Replica) != nil {
+		if now := next.Status.Holds.Of(h.Replica); now != nil && (h.Released || !now.Released || n.Spec.Lost) {
 			continue
 		}
 		rows = append(rows, history.Event{

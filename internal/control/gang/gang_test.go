@@ -136,3 +136,22 @@ func TestUnits(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 }
+
+// TestProgressed: ranks got beyond where their generation began. The number of an entry in a script's own folder is no such place.
+func TestProgressed(t *testing.T) {
+	for _, c := range []struct {
+		folder  string
+		step    int64
+		restore int64
+		want    bool
+	}{{"", 7, 7, false}, {"", 8, 7, true}, {"out", 8, 1_795_032_355, true}, {"out", 0, 1_795_032_355, false}} {
+		tk := task(api.PhaseRunning, 1, 1)
+		tk.Spec.Checkpoint = &api.Checkpoints{Folder: c.folder}
+		m := at(0, 1, engine.StateRunning, true)
+		m.Said.Step = c.step
+		u := Unit{Terms: Terms{Task: tk}, Generation: 1, Rendezvous: &api.Rendezvous{Restore: c.restore}, Members: Members{m}}
+		if got := u.Progressed(); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

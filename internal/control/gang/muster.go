@@ -203,7 +203,7 @@ func (t *Terms) inspect(m *Member) {
 
 // Judged is the member as the judge sees it.
 func (t *Terms) Judged(m *Member) preflight.Member {
-	out := preflight.Member{Name: m.Role + "-" + strconv.Itoa(m.Index), Node: m.Node, Facts: m.Said.Facts}
+	out := preflight.Member{Name: m.Role + "-" + strconv.Itoa(m.Index), Node: m.Node, Zone: m.Zone, Machine: m.Machine, Facts: m.Said.Facts}
 	for i := range t.Task.Spec.Roles {
 		if r := &t.Task.Spec.Roles[i]; r.Name == m.Role {
 			out.Disk, out.Memory = int64(r.Resources.EphemeralDisk), int64(r.Resources.SharedMemory)

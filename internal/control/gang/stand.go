@@ -16,6 +16,7 @@ type Stand struct {
 	Rack    string
 	Devices uint64
 	Virtual bool    // its node is: cores and memory are nominal
+	Machine string  // what the node runs on: nodes of one boot, and all virtual ones, share it; "": not known
 	Peak    float64 // operations a second that its devices can do; 0: not known
 	Usable  bool    // its node takes work
 	Closed  bool    // its node was cordoned, or is being deleted: somebody works on it
@@ -24,9 +25,17 @@ type Stand struct {
 func standOn(n *api.Node, slot api.Slot, peaks Peaks) Stand {
 	closed := n.Spec.Cordoned || n.Spec.Lost || n.Meta.DeletedAt != nil
 	return Stand{
-		Node: n.Meta.Name, Number: slot.Node, Zone: n.Spec.Zone, Leaf: n.Spec.Leaf, Rack: n.Spec.Rack, Devices: slot.Devices, Virtual: n.Spec.Virtual,
+		Node: n.Meta.Name, Number: slot.Node, Zone: n.Spec.Zone, Leaf: n.Spec.Leaf, Rack: n.Spec.Rack, Devices: slot.Devices, Virtual: n.Spec.Virtual, Machine: machineOf(n),
 		Peak: peaks.Of(n, slot.Devices), Usable: n.Status.Ready && !closed && n.Status.Holds.Closed()&slot.Devices == 0, Closed: closed,
 	}
+}
+
+// machineOf tells nodes apart that have a machine each. Virtual ones are processes of the machine that simulates them.
+func machineOf(n *api.Node) string {
+	if n.Spec.Virtual {
+		return "virtual"
+	}
+	return n.Status.BootID
 }
 
 // DevicesOf are those of a node that a mask names.

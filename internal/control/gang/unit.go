@@ -70,6 +70,9 @@ func (u *Unit) Restorable() int64 {
 // start that fails again and again.
 func (u *Unit) Progressed() bool {
 	from := u.Rendezvous.Restore
+	if u.Task.Spec.CheckpointFolder() != "" {
+		from = 0 // the number of an entry, which need be no step; launchers tell none before the first
+	}
 	return !u.Members.Any(func(m *Member) bool {
 		return m.Said.Generation != int64(u.Generation) || m.Said.Step <= from && (len(m.Said.Held) == 0 || slices.Max(m.Said.Held) <= from)
 	})

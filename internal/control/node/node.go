@@ -144,6 +144,9 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) (
 		n := seen[i]
 		old, ok := have[n.Meta.Name]
 		delete(have, n.Meta.Name)
+		if !ok && n.Status.Agent != nil {
+			continue // it was removed; joining makes it
+		}
 		if !ok {
 			for taken[n.Spec.Number] || n.Spec.Number == 0 {
 				n.Spec.Number++
@@ -158,6 +161,7 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) (
 		n.Spec.Devices = kept(old.Spec.Devices, n.Spec.Devices)
 		n.Status.Devices, n.Status.Failures = old.Status.Devices, old.Status.Failures // control/card's
 		n.Spec.Lost, n.Status.Holds = old.Spec.Lost, old.Status.Holds
+		n.Spec.Agent = old.Spec.Agent
 		if n.Status.Launchers = launchers[n.Meta.Name]; !found {
 			n.Status.Launchers = old.Status.Launchers
 		}

@@ -63,11 +63,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	if err := c.fill(ctx); err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { c.follow(ctx, feed) })
-	err := loop.Run(ctx)
-	wg.Wait()
-	return err
+	return loop.RunBeside(ctx, func() { feed.Each(ctx, c.change) })
 }
 
 // fill looks at everything that is there once.
@@ -93,18 +89,6 @@ func (c *Controller) fill(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (c *Controller) follow(ctx context.Context, feed *store.Feed) {
-	for {
-		changes, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		for _, ch := range changes {
-			c.change(ch)
-		}
-	}
 }
 
 // change notes who has a place, and looks after owners that went.

@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // A task that waits behind a reservation is told to raise its priority as far as its project allows that, and no further.
@@ -45,11 +46,11 @@ func TestWhyKeepsToTheProjectsPriority(t *testing.T) {
 		eventually(t, "it waits behind the gang", func() bool {
 			var ok bool
 			ex, ok = c.Why(x.Meta.ID)
-			return ok && ex.Reason == sched.ReasonReserved
+			return ok && ex.Reason == advice.ReasonReserved
 		})
 		return ex
 	}
-	if ex := why(); ex.Change.Kind == sched.ChangePriority {
+	if ex := why(); ex.Change.Kind == advice.ChangePriority {
 		t.Errorf("advised what would be refused: %+v", ex)
 	}
 	o, err := s.Get(t.Context(), api.KeyOf(project), 0)
@@ -59,5 +60,5 @@ func TestWhyKeepsToTheProjectsPriority(t *testing.T) {
 	may := store.Clone(o.(*api.Project))
 	may.Spec.MaxPriority = 501
 	commit(t, s, store.Update(may))
-	eventually(t, "what is allowed is advised", func() bool { ex := why(); return ex.Change.Kind == sched.ChangePriority && ex.Change.Value == 501 })
+	eventually(t, "what is allowed is advised", func() bool { ex := why(); return ex.Change.Kind == advice.ChangePriority && ex.Change.Value == 501 })
 }

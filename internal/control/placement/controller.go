@@ -45,6 +45,7 @@ type Controller struct {
 	epoch store.Epoch
 	// previews bounds how many are worked on at once.
 	previews chan struct{}
+	writes   writer
 	// kinds is the order in which the model takes up what is there: nodes before placements before who owns them.
 	kinds []api.Kind
 }
@@ -52,7 +53,7 @@ type Controller struct {
 // New makes a controller; it starts nothing.
 func New(cfg Config) *Controller {
 	kinds := append([]api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement}, api.WorkKinds()...)
-	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews), kinds: kinds}
+	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews), kinds: kinds, writes: writer{cfg.Store, cfg.Clock, cfg.IDs}}
 }
 
 // Run places until ctx, which ends with the leadership, ends.
@@ -69,7 +70,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 		c.m = nil
 		c.mu.Unlock()
 	}()
-	learning.Go(func() { c.learn(ctx) })
+	learning.Go(func() { (&lessons{c}).learn(ctx) })
 	for ctx.Err() == nil {
 		retry, wake := c.turn(ctx, epoch)
 		changes, err := c.next(ctx, feed, retry, wake)
@@ -334,18 +335,10 @@ func (c *Controller) evict(ctx context.Context, epoch store.Epoch, p *api.Placem
 	next := store.Clone(p)
 	e.At = c.cfg.Clock.Now().UTC()
 	next.Spec.Evict = &e
-	err := c.update(ctx, epoch, next)
+	err := c.writes.update(ctx, epoch, next)
 	if err != nil && len(e.To) > 0 {
 		c.doubt(ctx, epoch, p, err)
 	}
-	return err
-}
-
-func (c *Controller) update(ctx context.Context, epoch store.Epoch, p *api.Placement) error {
-	p.Meta.UpdatedAt = c.cfg.Clock.Now().UTC()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(p)}, Fence: epoch})
 	return err
 }
 
@@ -381,30 +374,7 @@ func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Deci
 	if closed {
 		return fault.New(fault.Unavailable, "DeviceClosed", fault.T("A device of the place was closed meanwhile.", "所选位置的加速卡刚刚被停用。"))
 	}
-	return c.write(ctx, epoch, t, c.placementOf(t, roles))
-}
-
-// placementOf is a new place of work.
-func (c *Controller) placementOf(t *api.Workload, roles []api.RoleAssignment) *api.Placement {
-	now := c.cfg.Clock.Now().UTC()
-	return &api.Placement{
-		Meta: api.Meta{
-			ID: c.cfg.IDs.New("plc"), Name: t.Meta.ID, DisplayName: t.Meta.Name, Project: t.Meta.Project,
-			Owner: t.Meta.Owner, CreatedAt: now, UpdatedAt: now,
-		},
-		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Attempt + 1, PlacedAt: now, Roles: roles},
-	}
-}
-
-// write makes a placement true, if the task is still as it was.
-func (c *Controller) write(ctx context.Context, epoch store.Epoch, t *api.Workload, p *api.Placement) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err := c.cfg.Store.Commit(ctx, store.Txn{
-		Ops:   []store.Op{store.Unchanged(t.Key(), t.Meta.Revision), store.Create(p)},
-		Fence: epoch,
-	})
-	return err
+	return c.writes.write(ctx, epoch, t, c.writes.placementOf(t, roles))
 }
 
 // assigned is a planner's assignment as it is written.

@@ -40,7 +40,7 @@ func (c *Controller) grow(ctx context.Context, epoch store.Epoch, p *api.Placeme
 	if p != nil && p.Spec.Evict == nil && p.Spec.Shrink == nil {
 		next := store.Clone(p)
 		next.Spec.Roles, next.Spec.Lost = grown(p.Spec.Roles, at), lost
-		err = c.update(ctx, epoch, next)
+		err = c.writes.update(ctx, epoch, next)
 	}
 	if err == nil {
 		return false
@@ -98,7 +98,7 @@ func (c *Controller) shrink(ctx context.Context, epoch store.Epoch, p *api.Place
 			Reason: reasonPreempted, At: c.cfg.Clock.Now().UTC(), Keep: keep,
 			Message: fault.T("It gives up %d [replica|replicas] for another task and goes on with %d.", "为其他任务让出 %d 个副本，以 %d 个副本继续。", count(r.Was)-count(r.At), count(r.At)),
 		}
-		err = c.update(ctx, epoch, next)
+		err = c.writes.update(ctx, epoch, next)
 	}
 	if err == nil {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
-	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // between is a task of whole nodes that may grow and shrink.
@@ -109,7 +109,7 @@ func TestReplacesLost(t *testing.T) {
 	commit(t, s, store.Create(other))
 	eventually(t, "nothing is free but the closed node", func() bool {
 		ex, ok := c.Why(other.Meta.ID)
-		return ok && ex.Reason != sched.ReasonScheduling
+		return ok && ex.Reason != advice.ReasonScheduling
 	})
 	if place(s, "other") != nil {
 		t.Error("a slot was given twice")

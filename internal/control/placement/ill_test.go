@@ -8,6 +8,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -48,5 +49,13 @@ func TestCardsAtFault(t *testing.T) {
 	node.Status.Devices = nil
 	if m.setNode(node); m.drains[1] != 0 {
 		t.Errorf("what leaves a node whose devices are well: %b", m.drains[1])
+	}
+	node.Status.Ready, node.Status.Reason = false, "KubeletNotReady"
+	if m.setNode(node); m.drains[1] != 0 {
+		t.Errorf("what leaves a node that is not ready: %b", m.drains[1])
+	}
+	node.Status.Reason = engine.NodeReclaimed
+	if m.setNode(node); m.drains[1] != everything {
+		t.Errorf("what leaves a node that is taken away: %b", m.drains[1])
 	}
 }

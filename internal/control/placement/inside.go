@@ -206,7 +206,7 @@ func (c *Controller) lend(ctx context.Context, epoch store.Epoch) (retry bool) {
 		if t == nil {
 			return false
 		}
-		lenders, slots, away, err := c.lenders(ctx, t)
+		lenders, slots, away, err := (&lenders{c.cfg.Store}).of(ctx, t)
 		if err != nil {
 			c.cfg.Log.Warn("environments could not be read", "task", t.Meta.ID, "error", err)
 			c.mu.Lock()
@@ -221,9 +221,9 @@ func (c *Controller) lend(ctx context.Context, epoch store.Epoch) (retry bool) {
 		if waits {
 			continue
 		}
-		p := c.placementOf(t, []api.RoleAssignment{{Role: t.Roles[0].Name, Slots: slots}})
+		p := c.writes.placementOf(t, []api.RoleAssignment{{Role: t.Roles[0].Name, Slots: slots}})
 		p.Spec.Inside = lenders
-		if c.settled(t, p, c.write(ctx, epoch, t, p)) {
+		if c.settled(t, p, c.writes.write(ctx, epoch, t, p)) {
 			return true
 		}
 	}
@@ -250,40 +250,39 @@ func (c *Controller) settled(t *api.Workload, p *api.Placement, err error) (retr
 	return false
 }
 
-// lenders are a guest's environments as they stand; away says which one does not run.
-func (c *Controller) lenders(ctx context.Context, t *api.Workload) (out []api.Lender, slots api.Slots, away *sched.Explanation, err error) {
+// lenders are what guests run inside of, as the store has it.
+type lenders struct{ store store.Reader }
+
+// of are a guest's environments as they stand; away says which one does not run.
+func (l *lenders) of(ctx context.Context, t *api.Workload) (out []api.Lender, slots api.Slots, away *sched.Explanation, err error) {
 	for _, name := range t.Wish.Inside {
-		l, slot, ok, err := c.lender(ctx, t.Meta.Project, name)
+		lent, slot, ok, err := l.one(ctx, t.Meta.Project, name)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		if !ok {
 			return nil, nil, &sched.Explanation{
 				Reason: "EnvironmentNotRunning", Message: fault.T("It waits for environment %s, which does not run.", "正在等待环境 %s，该环境未在运行。", name),
-				Action: fault.T("Start a task of one replica by that name, or choose another.", "请以该名称启动单副本任务，或选择其他环境。"),
+				Action: fault.T("Start it, or choose another.", "请启动该环境，或选择其他环境。"),
 			}, nil
 		}
-		out, slots = append(out, l), append(slots, slot)
+		out, slots = append(out, lent), append(slots, slot)
 	}
 	return out, slots, nil, nil
 }
 
-// lender is one environment; ok is false where it does not run.
-func (c *Controller) lender(ctx context.Context, project, name string) (l api.Lender, slot api.Slot, ok bool, err error) {
-	var t *api.Workload
-	for _, kind := range api.WorkKinds() {
-		o, err := c.cfg.Store.Get(ctx, api.Key{Kind: kind, Project: project, Name: name}, 0)
-		if err := unlessMissing(err); err != nil {
-			return l, slot, false, err
-		}
-		if w, ok := api.WorkloadOf(o); ok && w.Lends {
-			t = &w
-		}
+// one is one environment; ok is false where it does not run.
+func (h *lenders) one(ctx context.Context, project, name string) (l api.Lender, slot api.Slot, ok bool, err error) {
+	host, err := store.HostOf(ctx, h.store, project, name)
+	if err != nil {
+		return l, slot, false, unlessMissing(err)
 	}
-	if t == nil {
+	w := host.Workload()
+	t := &w
+	if !t.Host.Lends || t.Phase != api.PhaseRunning || t.Stop {
 		return l, slot, false, nil
 	}
-	po, err := c.cfg.Store.Get(ctx, t.PlaceKey(), 0)
+	po, err := h.store.Get(ctx, t.PlaceKey(), 0)
 	if err != nil {
 		return l, slot, false, unlessMissing(err)
 	}

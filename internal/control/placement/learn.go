@@ -24,65 +24,68 @@ const (
 	learnAgain    = 30 * time.Second
 )
 
+// lessons are what a new leader learns from the past.
+type lessons struct{ c *Controller }
+
 // learn reads history beside the planner's work, until it could: decisions don't wait for it.
-func (c *Controller) learn(ctx context.Context) {
-	if c.cfg.Past == nil {
+func (l *lessons) learn(ctx context.Context) {
+	if l.c.cfg.Past == nil {
 		return
 	}
 	for ctx.Err() == nil {
-		err := c.learnOnce(ctx)
+		err := l.learnOnce(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		c.cfg.Log.Warn("what finished tasks showed can't be read; trying again", "error", err)
+		l.c.cfg.Log.Warn("what finished tasks showed can't be read; trying again", "error", err)
 		select {
 		case <-ctx.Done():
-		case <-c.cfg.Clock.After(learnAgain):
+		case <-l.c.cfg.Clock.After(learnAgain):
 		}
 	}
 }
 
-func (c *Controller) learnOnce(ctx context.Context) error {
-	runs, err := c.cfg.Past.NewestRuns(ctx, history.MaxRuns)
+func (l *lessons) learnOnce(ctx context.Context) error {
+	runs, err := l.c.cfg.Past.NewestRuns(ctx, history.MaxRuns)
 	if err != nil {
 		return err
 	}
-	before := c.startedBefore()
+	before := l.startedBefore()
 	past := make([]remembered, len(before))
 	for i, id := range before {
-		if past[i], err = c.remember(ctx, id); err != nil {
+		if past[i], err = l.remember(ctx, id); err != nil {
 			return err
 		}
 	}
-	c.inChunks(len(runs), func(m *model, i int) { m.learnRun(&runs[len(runs)-1-i]) }) // oldest first
-	c.inChunks(len(past), func(m *model, i int) { m.queues.Remember(before[i], past[i].ran, past[i].evicted) })
-	waiting := c.waiting()
-	c.inChunks(len(waiting), func(m *model, i int) { m.queues.Refile(waiting[i]) })
-	c.cfg.Log.Info("learned from finished tasks", "runs", len(runs), "remembered", len(past))
+	l.inChunks(len(runs), func(m *model, i int) { m.learnRun(&runs[len(runs)-1-i]) }) // oldest first
+	l.inChunks(len(past), func(m *model, i int) { m.queues.Remember(before[i], past[i].ran, past[i].evicted) })
+	waiting := l.waiting()
+	l.inChunks(len(waiting), func(m *model, i int) { m.queues.Refile(waiting[i]) })
+	l.c.cfg.Log.Info("learned from finished tasks", "runs", len(runs), "remembered", len(past))
 	return nil
 }
 
 // inChunks works on the model a little at a time.
-func (c *Controller) inChunks(n int, work func(m *model, i int)) {
+func (l *lessons) inChunks(n int, work func(m *model, i int)) {
 	for i := 0; i < n; {
-		c.mu.Lock()
+		l.c.mu.Lock()
 		for end := min(i+learnChunk, n); i < end; i++ {
-			work(c.m, i)
+			work(l.c.m, i)
 		}
-		c.mu.Unlock()
+		l.c.mu.Unlock()
 	}
 }
 
 // startedBefore are tasks that wait or stand and had a place before.
-func (c *Controller) startedBefore() (ids []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, t := range c.m.tasks {
+func (l *lessons) startedBefore() (ids []string) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	for id, t := range l.c.m.tasks {
 		if t.Attempt > 0 && len(ids) < maxRemembered {
 			ids = append(ids, id)
 		}
 	}
-	for id, p := range c.m.stands {
+	for id, p := range l.c.m.stands {
 		if p.Spec.Attempt > 1 && len(ids) < maxRemembered {
 			ids = append(ids, id)
 		}
@@ -90,10 +93,10 @@ func (c *Controller) startedBefore() (ids []string) {
 	return ids
 }
 
-func (c *Controller) waiting() (ids []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id := range c.m.tasks {
+func (l *lessons) waiting() (ids []string) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	for id := range l.c.m.tasks {
 		ids = append(ids, id)
 	}
 	return ids
@@ -105,13 +108,13 @@ type remembered struct {
 }
 
 // remember adds up a task's stays that are over, and how often it had to give way.
-func (c *Controller) remember(ctx context.Context, id string) (out remembered, err error) {
-	rows, err := c.cfg.Past.UsageOf(ctx, id)
+func (l *lessons) remember(ctx context.Context, id string) (out remembered, err error) {
+	rows, err := l.c.cfg.Past.UsageOf(ctx, id)
 	if err != nil {
 		return out, err
 	}
 	out.ran = history.Together(rows)
-	events, err := c.cfg.Past.ListEvents(ctx, history.EventQuery{ObjectID: id, Newest: true, Limit: 1000})
+	events, err := l.c.cfg.Past.ListEvents(ctx, history.EventQuery{ObjectID: id, Newest: true, Limit: 1000})
 	for _, e := range events {
 		if e.Reason == reasonPreempted {
 			out.evicted++

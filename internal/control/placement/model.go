@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -122,6 +123,7 @@ func (m *model) setNode(n *api.Node) {
 	for _, i := range n.Spec.CordonedDevices {
 		s.ClosedDevices |= 1 << i
 	}
+	taken := countOthers(&s, n.Status.Others)
 	ill := card.Closed(n.Status.Devices)
 	leave := ill // what stands on a device at fault leaves, whatever an operator cordoned
 	s.ClosedDevices |= ill
@@ -131,13 +133,13 @@ func (m *model) setNode(n *api.Node) {
 			leave = everything
 		}
 	}
-	if out {
+	if out || !n.Status.Ready && n.Status.Reason == engine.NodeReclaimed {
 		leave = everything
 	}
 	if delete(m.drains, s.Number); leave != 0 {
 		m.drains[s.Number] = leave
 	}
-	s.ClosedDevices |= n.Status.Holds.Closed() // what was given up there may still run
+	s.ClosedDevices |= n.Status.Holds.Closed() | taken // what was given up there may still run
 	if n.Spec.Virtual {
 		s.Host = m.host
 	}
@@ -150,6 +152,18 @@ func (m *model) setNode(n *api.Node) {
 	if len(m.shares) > 0 && len(m.cluster.Total()) != m.types {
 		m.tellQueues() // a type that none had before
 	}
+}
+
+// countOthers takes away what work uses that is not ours, and gives the devices that it has.
+func countOthers(s *sched.Node, o *api.OtherUse) (taken uint64) {
+	if o == nil {
+		return 0
+	}
+	s.CPU, s.Memory = max(s.CPU-o.CPU, 0), max(s.Memory-o.Memory, 0)
+	for _, i := range o.Devices {
+		taken |= 1 << i
+	}
+	return taken
 }
 
 const everything = ^uint64(0)
@@ -353,7 +367,7 @@ func demand(t *api.Workload) *sched.Workload {
 	w := &sched.Workload{
 		ID: t.Meta.ID, Queue: t.Queue, Priority: t.Priority, Roles: roles(t),
 		User: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Submitted: t.Meta.CreatedAt,
-		Expected: t.Wish.ExpectedTime.Std(), Preemptible: t.Wish.Preemptible, LastCheckpoint: t.Ran.Known.SavedAt, RestartCost: restartOf(t),
+		Nodes: sched.Nodes{Only: t.Wish.Node}, Expected: t.Wish.ExpectedTime.Std(), Preemptible: t.Wish.Preemptible, LastCheckpoint: t.Ran.Known.SavedAt, RestartCost: restartOf(t),
 	}
 	if t.Wish.Deadline != nil {
 		w.Deadline = *t.Wish.Deadline

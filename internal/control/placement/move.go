@@ -270,7 +270,7 @@ func (c *Controller) clear(ctx context.Context, epoch store.Epoch) (retry bool) 
 	}
 	c.mu.Unlock()
 	for _, p := range open {
-		if err := c.update(ctx, epoch, store.Clone(p)); err != nil && !fault.Is(err, fault.Conflict) {
+		if err := c.writes.update(ctx, epoch, store.Clone(p)); err != nil && !fault.Is(err, fault.Conflict) {
 			retry = true
 			continue
 		}

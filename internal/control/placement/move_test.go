@@ -14,7 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
-	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // twoZones have so many nodes of two devices each, numbered from 1.
@@ -118,7 +118,7 @@ func TestMove(t *testing.T) {
 		t.Helper()
 		eventually(t, "the other waits", func() bool {
 			ex, ok := c.Why(two.Meta.ID)
-			return ok && ex.Reason == sched.ReasonDevicesBusy
+			return ok && ex.Reason == advice.ReasonDevicesBusy
 		})
 	}
 	waits(c)
@@ -137,7 +137,7 @@ func TestMove(t *testing.T) {
 	if _, err := move(t, c, tk, placement.MoveWish{Zone: "b"}); fault.ReasonOf(err) != "AlreadyThere" {
 		t.Errorf("again: %v", err)
 	}
-	if _, err := move(t, c, tk, placement.MoveWish{Zone: "a"}); fault.ReasonOf(err) != sched.ReasonDevicesBusy {
+	if _, err := move(t, c, tk, placement.MoveWish{Zone: "a"}); fault.ReasonOf(err) != advice.ReasonDevicesBusy {
 		t.Errorf("into a full zone: %v", err)
 	}
 	if place(s, "mover").Spec.Evict != nil {
@@ -158,18 +158,18 @@ func TestMoveRefused(t *testing.T) {
 		wish   placement.MoveWish
 		reason string
 	}{
-		{tk, placement.MoveWish{Zone: "b"}, sched.ReasonNeverFits},
+		{tk, placement.MoveWish{Zone: "b"}, advice.ReasonNeverFits},
 		{tk, placement.MoveWish{Zone: "a"}, "AlreadyThere"},
-		{tk, placement.MoveWish{Nodes: []string{"n0"}}, sched.ReasonNeverFits},
+		{tk, placement.MoveWish{Nodes: []string{"n0"}}, advice.ReasonNeverFits},
 		{tk, placement.MoveWish{Nodes: []string{"none"}}, "NoSuchNode"},
-		{excluded, placement.MoveWish{Zone: "b"}, sched.ReasonNoZone},
+		{excluded, placement.MoveWish{Zone: "b"}, advice.ReasonNoZone},
 	} {
 		if m, err := move(t, c, c2.task, c2.wish); fault.ReasonOf(err) != c2.reason || m.Moving {
 			t.Errorf("%+v: %v, want %s", c2.wish, err, c2.reason)
 		}
 	}
 	ex, err := move(t, c, tk, placement.MoveWish{Zone: "b", Preview: true})
-	if err != nil || ex.Fits || ex.Reason != sched.ReasonNeverFits || ex.Message.ZH == "" || ex.To != nil {
+	if err != nil || ex.Fits || ex.Reason != advice.ReasonNeverFits || ex.Message.ZH == "" || ex.To != nil {
 		t.Errorf("%+v %v", ex, err)
 	}
 	ghost := task("ghost", 1, 1)

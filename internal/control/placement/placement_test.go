@@ -14,7 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
-	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -105,7 +105,7 @@ func TestPlacesFollowsAndExplains(t *testing.T) {
 	commit(t, s, store.Create(big))
 	eventually(t, "the second says why it waits", func() bool {
 		ex, ok := c.Why(big.Meta.ID)
-		return ok && ex.Reason == sched.ReasonDevicesBusy
+		return ok && ex.Reason == advice.ReasonDevicesBusy
 	})
 	if n, ok := waiting(c, "q"); !ok || n != 1 {
 		t.Errorf("%d wait, %v", n, ok)

@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
@@ -52,7 +53,7 @@ func (c *Controller) Preview(ctx context.Context, t api.Work) (api.Preview, erro
 		return api.Preview{}, err
 	}
 	w := workload(t)
-	at, ok, err := c.dry(w)
+	at, ok, err := p.dry(w)
 	if err != nil {
 		return api.Preview{}, err
 	}
@@ -62,7 +63,7 @@ func (c *Controller) Preview(ctx context.Context, t api.Work) (api.Preview, erro
 	out := api.Preview{Fits: true, Start: &p.now, StartBasis: "now"}
 	planned := p.judge(p.parts(w, at))
 	shown := planned.PlacementOption
-	shown.Name, shown.Moving = cost.Planned, c.moving(w, shown.Zones)
+	shown.Name, shown.Moving = cost.Planned, p.moving(w, shown.Zones)
 	out.Planned = &shown
 	others, err := p.elsewhere(ctx, w, planned)
 	if err != nil {
@@ -70,11 +71,11 @@ func (c *Controller) Preview(ctx context.Context, t api.Work) (api.Preview, erro
 	}
 	out.Alternatives = cost.Choose(planned, others, maxAlternatives)
 	out.Windows = p.windows(p.parts(w, at))
-	if hold, ok := c.window(p.now, w); ok {
+	if hold, ok := p.window(p.now, w); ok {
 		out.Fits, out.Start, out.StartBasis = false, &hold.Start, "predicted"
 		out.Reason, out.Message, out.Action = hold.Reason, hold.Message, hold.Action
 	}
-	if why, paused := c.paused(w); paused {
+	if why, paused := p.paused(w); paused {
 		out.Fits, out.Start, out.StartBasis = false, nil, "unknown"
 		out.Reason, out.Message, out.Action = why.Reason, why.Message, why.Action
 	}
@@ -139,45 +140,45 @@ func each[T api.Object](snap store.Snapshot, f func(T)) {
 }
 
 // dry asks the planner for one place, under its lock.
-func (c *Controller) dry(w *sched.Workload) (sched.Assignment, bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
+func (p *preview) dry(w *sched.Workload) (sched.Assignment, bool, error) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.m == nil {
 		return nil, false, errNotLeading
 	}
-	at, ok := sched.Preview(c.m.cluster, w)
+	at, ok := sched.Preview(p.c.m.cluster, w)
 	return at, ok, nil
 }
 
 // paused says that the task fits, but its queue lets nothing start.
-func (c *Controller) paused(w *sched.Workload) (sched.Explanation, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
+func (p *preview) paused(w *sched.Workload) (sched.Explanation, bool) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.m == nil {
 		return sched.Explanation{}, false
 	}
-	why := sched.ExplainNew(c.m.cluster, c.m.queues, w, api.HighestPriority)
-	return why, why.Reason == sched.ReasonQueuePaused
+	why := sched.ExplainNew(p.c.m.cluster, p.c.m.queues, w, api.HighestPriority)
+	return why, why.Reason == advice.ReasonQueuePaused
 }
 
 // window says that the task fits, but waits for better hours.
-func (c *Controller) window(now time.Time, w *sched.Workload) (sched.Explanation, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
+func (p *preview) window(now time.Time, w *sched.Workload) (sched.Explanation, bool) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.m == nil {
 		return sched.Explanation{}, false
 	}
-	win, ok := sched.WindowOf(now, c.m.cluster, c.m.queues, w)
+	win, ok := sched.WindowOf(now, p.c.m.cluster, p.c.m.queues, w)
 	return win.Explain(now), ok
 }
 
 // moving is how long it takes to bring the task's data to these zones.
-func (c *Controller) moving(w *sched.Workload, zones []api.ZonePart) (longest api.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (p *preview) moving(w *sched.Workload, zones []api.ZonePart) (longest api.Duration) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
 	for _, z := range zones {
-		if c.m != nil {
-			longest = max(longest, api.Duration(sched.Moving(c.m.cluster, w, z.Zone).Round(time.Second)))
+		if p.c.m != nil {
+			longest = max(longest, api.Duration(sched.Moving(p.c.m.cluster, w, z.Zone).Round(time.Second)))
 		}
 	}
 	return longest
@@ -248,13 +249,13 @@ func (p *preview) elsewhere(ctx context.Context, w *sched.Workload, planned cost
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		at, ok, err := p.c.dry(&other)
+		at, ok, err := p.dry(&other)
 		if err == nil && ok {
 			place := p.judge(p.parts(w, at))
 			if place.Change = change; change.IsZero() {
 				place.Change = allowText(place.Zones)
 			}
-			place.Moving = p.c.moving(w, place.Zones)
+			place.Moving = p.moving(w, place.Zones)
 			out = append(out, place)
 		}
 		return err

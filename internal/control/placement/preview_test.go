@@ -17,7 +17,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
-	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // demo is a leader over the demo topology; change edits the zones first.
@@ -95,7 +95,9 @@ func TestPreview(t *testing.T) {
 		zones[0].Spec.Price.Windows = []api.PriceWindow{{From: hour.Format("15:04"), To: hour.Add(11 * time.Hour).Format("15:04"), Factor: 0.5}}
 	})
 	for replicas, want := range map[int]float64{2: 161.60, 5: 404.00, 8: 646.40} { // the seed's examples
-		p := look(t, c, seedTask(replicas, "A100"))
+		task := seedTask(replicas, "A100")
+		task.Spec.Zones = &api.ZoneRules{Deny: []string{"shanghai-1"}}
+		p := look(t, c, task)
 		if !p.Fits || p.StartBasis != "now" || p.Planned.Prices[0].Total != want || p.Planned.NodeCount != replicas || p.Planned.Zones[0].Region != "北京" {
 			t.Errorf("%d: %+v", replicas, p.Planned)
 		}
@@ -104,7 +106,7 @@ func TestPreview(t *testing.T) {
 	long.Spec.ExpectedTime = api.Duration(10 * time.Hour)
 	long.Spec.Zones = &api.ZoneRules{Deny: []string{"beijing-1"}}
 	p := look(t, c, long)
-	if p.Planned.Efficiency.Percent != 90 || p.Planned.Latency.P50Ms != 0 || p.Planned.RackLoss.Percent != 100 || p.Planned.Expected.Prices[0].Total != 1616 {
+	if p.Planned.Efficiency.Percent != 90 || p.Planned.Latency.P50Ms != 0 || p.Planned.RackLoss.Percent != 100 || p.Planned.Expected.Prices[0].Total != 1440 { // shanghai-1, the cheapest that has room
 		t.Errorf("%+v", p.Planned)
 	}
 	if len(p.Windows) != 0 {
@@ -125,11 +127,12 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if len(names) != 3 || names["cheaper"] != "shanghai-1" || names["greener"] != "shenzhen-1" {
+	if len(names) != 2 || names["safer"] != "shanghai-1" || names["greener"] != "shenzhen-1" { // none is cheaper
 		t.Errorf("alternatives %v", names)
 	}
 	// A gang over two zones says how far, and by whose word.
 	wide := seedTask(38, "A100") // 20 in beijing-1, 18 in beijing-2, or 28 in shanghai-1
+	wide.Spec.Zones = &api.ZoneRules{Deny: []string{"shanghai-1"}}
 	if p := look(t, c, wide); p.Planned.Latency.P50Ms != 1.3 || p.Planned.Latency.Class != "near" || p.Planned.Latency.Source != "declared" || len(p.Planned.Zones) != 2 {
 		t.Errorf("%+v %+v", p.Planned.Latency, p.Planned.Zones)
 	}
@@ -195,7 +198,7 @@ func TestWishes(t *testing.T) {
 func TestPreviewWaits(t *testing.T) {
 	s, c := demo(t, nil)
 	p := look(t, c, seedTask(30, "V100")) // four nodes have them
-	if p.Fits || p.Reason != sched.ReasonNeverFits || p.StartBasis != "unknown" || p.Planned != nil {
+	if p.Fits || p.Reason != advice.ReasonNeverFits || p.StartBasis != "unknown" || p.Planned != nil {
 		t.Errorf("%+v", p)
 	}
 	if len(p.Alternatives) != 2 || p.Alternatives[0].Name != "sooner" || p.Alternatives[0].NodeCount != 4 || p.Alternatives[1].NodeCount != 30 {
@@ -204,12 +207,12 @@ func TestPreviewWaits(t *testing.T) {
 	commit(t, s, store.Create(seedTask(2, "V100"))) // two of the four are taken
 	eventually(t, "it is placed", func() bool { return place(s, "p") != nil })
 	p = look(t, c, seedTask(3, "V100"))
-	if p.Fits || p.Reason != sched.ReasonDevicesBusy || !p.Planned.Estimated || p.Planned.Prices[0].Total != 242.4 || p.Alternatives[0].Zones[0].Replicas != 2 {
+	if p.Fits || p.Reason != advice.ReasonDevicesBusy || !p.Planned.Estimated || p.Planned.Prices[0].Total != 242.4 || p.Alternatives[0].Zones[0].Replicas != 2 {
 		t.Errorf("%+v", p)
 	}
 	nowhere := seedTask(1, "")
 	nowhere.Spec.Zones = &api.ZoneRules{Allow: []string{"mars"}}
-	if p := look(t, c, nowhere); p.Fits || p.Reason != sched.ReasonNoZone || p.Planned != nil {
+	if p := look(t, c, nowhere); p.Fits || p.Reason != advice.ReasonNoZone || p.Planned != nil {
 		t.Errorf("%+v", p)
 	}
 	o, err := s.Get(t.Context(), api.Key{Kind: api.KindQueue, Name: "q"}, 0)
@@ -219,7 +222,7 @@ func TestPreviewWaits(t *testing.T) {
 	paused := store.Clone(o.(*api.Queue))
 	paused.Spec.Paused = true
 	commit(t, s, store.Update(paused))
-	eventually(t, "the queue is paused", func() bool { return look(t, c, seedTask(1, "")).Reason == sched.ReasonQueuePaused })
+	eventually(t, "the queue is paused", func() bool { return look(t, c, seedTask(1, "")).Reason == advice.ReasonQueuePaused })
 	if p := look(t, c, seedTask(1, "")); p.Fits || p.Start != nil || p.Planned == nil {
 		t.Errorf("%+v", p)
 	}

@@ -5,13 +5,14 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // waits answers for a gang that does not fit now: why, what it would cost on empty nodes, and what
 // smaller wish would start at once.
 func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
-	why, err := p.c.explain(w, topPriority(p.c.cfg.Store, p.task.Meta.Project))
+	why, err := p.explain(w, topPriority(p.c.cfg.Store, p.task.Meta.Project))
 	if err != nil {
 		return api.Preview{}, err
 	}
@@ -24,7 +25,7 @@ func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
 		out.Planned = &shown
 		out.Windows = p.windows(parts)
 	}
-	if why.Reason == sched.ReasonQueuePaused {
+	if why.Reason == advice.ReasonQueuePaused {
 		return out, nil // no smaller wish would help
 	}
 	for _, try := range []func(*sched.Workload) (*sched.Workload, api.Text, error){p.fewer, p.anyType} {
@@ -35,7 +36,7 @@ func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
 		if smaller == nil {
 			continue
 		}
-		at, ok, err := p.c.dry(smaller)
+		at, ok, err := p.dry(smaller)
 		if err != nil {
 			return api.Preview{}, err
 		}
@@ -53,13 +54,13 @@ func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
 	return out, nil
 }
 
-func (c *Controller) explain(w *sched.Workload, top int) (sched.Explanation, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
+func (p *preview) explain(w *sched.Workload, top int) (sched.Explanation, error) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.m == nil {
 		return sched.Explanation{}, errNotLeading
 	}
-	return sched.ExplainNew(c.m.cluster, c.m.queues, w, top), nil
+	return sched.ExplainNew(p.c.m.cluster, p.c.m.queues, w, top), nil
 }
 
 // fewer finds the largest number of replicas that starts now, by halving: at most 14 dry runs.
@@ -77,7 +78,7 @@ func (p *preview) fewer(w *sched.Workload) (*sched.Workload, api.Text, error) {
 	low, high := spares, w.Roles[0].Replicas // low fits, high does not
 	for high-low > 1 {
 		middle := (low + high) / 2
-		_, ok, err := p.c.dry(with(middle))
+		_, ok, err := p.dry(with(middle))
 		if err != nil {
 			return nil, api.Text{}, err
 		}

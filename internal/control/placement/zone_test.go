@@ -7,7 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // TestZoneRules: what the rules on zones, hours and data mean for a preview and for a task that waits.
@@ -32,7 +32,7 @@ func TestZoneRules(t *testing.T) {
 		}
 	}
 	sturdy.Spec.Zones.Allow = []string{"beijing-1", "shanghai-1"}
-	if p := look(t, c, sturdy); p.Fits || p.Reason != sched.ReasonSurvive { // two regions, and one zone in each
+	if p := look(t, c, sturdy); p.Fits || p.Reason != advice.ReasonSurvive { // two regions, and one zone in each
 		t.Errorf("%+v", p)
 	}
 
@@ -49,13 +49,13 @@ func TestZoneRules(t *testing.T) {
 	later := seedTask(1, "A100")
 	later.Spec.Queue, later.Spec.Deferrable, later.Spec.ExpectedTime = "q", api.DeferCheap, api.Duration(time.Hour)
 	p = look(t, c, later)
-	if wait := time.Until(*p.Start); p.Fits || p.Reason != sched.ReasonWindow || p.StartBasis != "predicted" || wait < 2*time.Hour || wait > 3*time.Hour {
+	if wait := time.Until(*p.Start); p.Fits || p.Reason != advice.ReasonWindow || p.StartBasis != "predicted" || wait < 2*time.Hour || wait > 3*time.Hour {
 		t.Fatalf("%+v", p)
 	}
 	commit(t, s, store.Create(later))
 	eventually(t, "the planner says what it waits for", func() bool {
 		why, ok := c.Why(later.Meta.ID)
-		return ok && why.Reason == sched.ReasonWindow && strings.Contains(why.Message.EN, "¥80.80 if it started now, ¥8.08")
+		return ok && why.Reason == advice.ReasonWindow && strings.Contains(why.Message.EN, "¥80.80 if it started now, ¥8.08")
 	})
 	due := store.Clone(later)
 	o, err := s.Get(t.Context(), api.KeyOf(later), 0)

@@ -104,33 +104,13 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	if err := c.cfg.Gangs.Fill(ctx); err != nil {
 		return err
 	}
-	snap, err := c.cfg.Store.List(ctx, api.KindTrainingTask, "", 0)
-	if err != nil {
+	if err := store.Fill(ctx, c.cfg.Store, c.change, api.KindTrainingTask); err != nil {
 		return err
 	}
-	snap.Ascend("", func(o api.Object) bool {
-		c.change(store.Change{Key: api.KeyOf(o), New: o})
-		return true
-	})
 	c.catchUp()
-	var wg sync.WaitGroup
-	wg.Go(func() { c.follow(ctx, feed) })
-	err = loop.Run(ctx)
-	wg.Wait()
+	err := loop.RunBeside(ctx, func() { feed.Each(ctx, c.change) })
 	c.commits.Wait()
 	return err
-}
-
-func (c *Controller) follow(ctx context.Context, feed *store.Feed) {
-	for {
-		changes, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		for _, ch := range changes {
-			c.change(ch)
-		}
-	}
 }
 
 // change files one change of the store. It asks for no turn: what saves depend on, launchers tell.

@@ -36,14 +36,17 @@ func (c *Controller) apply(ctx context.Context, s *seen, p *plan) error {
 		ops = append(ops, store.Update(next))
 	}
 	ops = ops[:min(len(ops), mostOps)]
-	for _, serial := range p.make {
-		ops = append(ops, store.Create(c.replica(s, &p.status, serial, now)))
+	for _, m := range p.make {
+		ops = append(ops, store.Create(c.replica(s, &p.status, m, now)))
 	}
 	if p.endpoints != nil {
 		ops = append(ops, c.publish(s, p.endpoints, now))
 	}
 	switch {
 	case p.erase:
+		if err := c.cfg.EraseBytes(ctx, s.service.Meta.ID); err != nil { // the log of its requests
+			return err
+		}
 		ops = append(ops, store.Delete(api.KeyOf(s.service), s.service.Meta.Revision))
 		if s.endpoints != nil {
 			ops = append(ops, store.Delete(api.KeyOf(s.endpoints), s.endpoints.Meta.Revision))
@@ -65,17 +68,17 @@ func (c *Controller) apply(ctx context.Context, s *seen, p *plan) error {
 	return c.tell(ctx, s, p.events)
 }
 
-// replica is a new one of the newest revision.
-func (c *Controller) replica(s *seen, status *serving.ServiceStatus, serial int, now time.Time) *serving.ServiceReplica {
+// replica is a new one of a revision.
+func (c *Controller) replica(s *seen, status *serving.ServiceStatus, m made, now time.Time) *serving.ServiceReplica {
 	w := s.service.Workload()
-	name := replicaName(s.service.Meta.Name, serial)
+	name := replicaName(s.service.Meta.Name, m.serial)
 	return &serving.ServiceReplica{
 		Meta: api.Meta{
 			ID: c.ids.New(api.MustInfo(serving.ReplicaKind).IDPrefix), Name: name, DisplayName: name, Project: s.service.Meta.Project,
 			Owner: s.service.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
 		Spec: serving.ServiceReplicaSpec{
-			Service: s.service.Meta.Name, ServiceID: s.service.Meta.ID, Revision: status.Revision, Template: s.service.Spec.Template,
+			Service: s.service.Meta.Name, ServiceID: s.service.Meta.ID, Revision: m.revision, Zone: m.zone, Template: template(s.service, status, m.revision),
 			Queue: w.Queue, Priority: w.Priority,
 		},
 		Status: serving.ServiceReplicaStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting for a place.", "等待调度。")},

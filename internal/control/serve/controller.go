@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/internal/control/serve/demand"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -17,13 +18,23 @@ import (
 
 // Controller keeps services true while its server leads. One Run at a time.
 type Controller struct {
-	cfg   work.Config
-	ids   *id.Source
-	epoch store.Epoch
+	cfg    work.Config
+	ids    *id.Source
+	epoch  store.Epoch
+	desk   *demand.Desk
+	checks checks
+	books  books
+	far    Far
+
+	mu   sync.Mutex
+	loop *reconcile.Loop // nil: it does not run
 }
 
-// New makes a controller; it starts nothing.
-func New(cfg work.Config, ids *id.Source) *Controller { return &Controller{cfg: cfg, ids: ids} }
+// New makes a controller; it starts nothing. far may be nil: replicas on machines that joined are not reached, and a canary's
+// own check of one fails.
+func New(cfg work.Config, ids *id.Source, far Far) *Controller {
+	return &Controller{cfg: cfg, ids: ids, far: far, desk: demand.NewDesk()}
+}
 
 // Notify is for those who have replicas of an engine; services have none.
 func (*Controller) Notify(string, engine.Name) bool { return false }
@@ -37,35 +48,44 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	loop := reconcile.New(reconcile.Config{
 		Name: strings.ToLower(string(serving.Kind)), Reconciler: c, Workers: max(c.cfg.Workers, 1), Clock: c.cfg.Clock, Log: c.cfg.Log,
 	})
-	for _, kind := range kinds {
-		snap, err := c.cfg.Store.List(ctx, kind, "", 0)
-		if err != nil {
-			return err
-		}
-		snap.Ascend("", func(o api.Object) bool {
+	c.mu.Lock()
+	c.loop = loop
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.loop = nil
+		c.mu.Unlock()
+	}()
+	change := func(ch store.Change) {
+		if o := ch.New; o != nil {
 			loop.Add(serviceOf(o))
-			return true
-		})
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			changes, err := feed.Next(ctx)
-			if err != nil {
-				return
-			}
-			for _, ch := range changes {
-				if o := ch.New; o != nil {
-					loop.Add(serviceOf(o))
-				} else if ch.Old != nil {
-					loop.Add(serviceOf(ch.Old))
-				}
-			}
+		} else if ch.Old != nil {
+			loop.Add(serviceOf(ch.Old))
 		}
-	})
-	err := loop.Run(ctx)
-	wg.Wait()
-	return err
+	}
+	if err := store.Fill(ctx, c.cfg.Store, change, kinds...); err != nil {
+		return err
+	}
+	return loop.RunBeside(ctx, func() { feed.Each(ctx, change) })
+}
+
+// Heard takes what a gateway reports. A service that somebody waits for has its turn at once; what was carried is written down.
+func (c *Controller) Heard(ctx context.Context, r *serving.LoadReport) (*serving.LoadReply, error) {
+	for _, id := range c.desk.Take(r, c.cfg.Clock.Now()) {
+		o, err := c.cfg.Store.GetByID(ctx, serving.Kind, id, 0)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		if c.loop != nil {
+			c.loop.Add(serviceOf(o))
+		}
+		c.mu.Unlock()
+	}
+	return c.account(ctx, r)
 }
 
 // serviceOf is whose turn it is when an object changed.
@@ -86,7 +106,9 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if err != nil || s == nil {
 		return reconcile.Result{}, err
 	}
-	p := decide(s, c.cfg.Clock.Now().UTC())
+	now := c.cfg.Clock.Now().UTC()
+	c.figures(s, now)
+	p := decide(s, now)
 	if err := c.apply(ctx, s, &p); err != nil {
 		return reconcile.Result{}, err
 	}

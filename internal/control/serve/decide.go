@@ -13,6 +13,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/internal/control/serve/demand"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -32,16 +33,30 @@ type seen struct {
 	service   *serving.InferenceService
 	replicas  []*serving.ServiceReplica // its own, oldest first
 	endpoints *serving.ServiceEndpoints // nil: none
+	figures
+}
+
+// figures are what gateways counted.
+type figures struct {
+	stable, panic demand.Load         // of the whole window, and of its last tenth
+	counted       serving.CanaryCount // of the canary
+	checked       demand.Checked      // likewise
+}
+
+// made is a replica that is to be made.
+type made struct {
+	serial, revision int
+	zone             string // the only one that it may stand in; "": any
 }
 
 // plan is what to do; all of it is one commit.
 type plan struct {
 	status    serving.ServiceStatus
 	endpoints *serving.ServiceEndpointsSpec // nil: as they are
-	make      []int                         // serial numbers of new replicas, of the newest revision
-	drain     []*serving.ServiceReplica     // get no more requests
-	end       []*serving.ServiceReplica     // are to end and go
-	erase     bool                          // the service and its endpoints go
+	make      []made
+	drain     []*serving.ServiceReplica // get no more requests
+	end       []*serving.ServiceReplica // are to end and go
+	erase     bool                      // the service and its endpoints go
 	events    []event
 	wake      time.Duration
 }
@@ -59,8 +74,8 @@ type turn struct {
 	now  time.Time
 	want int
 	plan plan
-	// cur and old are the living replicas of the newest revision and of those before it.
-	cur, old []*serving.ServiceReplica
+	// cur, next and old are the living replicas of the main revision, of a canary, and of all others.
+	cur, next, old []*serving.ServiceReplica
 }
 
 // decide is the whole judgement: pure, level-triggered; running it twice changes nothing.
@@ -73,9 +88,12 @@ func decide(s *seen, now time.Time) plan {
 		t.end(gone)
 	} else {
 		t.revise()
-		t.want = s.service.Spec.Replicas
+		t.want = t.scale()
+		t.sort()
+		t.advance()
 		t.sort()
 		t.roll()
+		t.rollCanary()
 		t.judge()
 	}
 	t.count()
@@ -115,7 +133,7 @@ func (t *turn) end(gone bool) {
 	case len(t.replicas) > 0:
 		t.plan.status.Reason, t.plan.status.Message = "Stopping", fault.T("Waiting for its replicas to end.", "正在等待副本结束。")
 	default:
-		t.plan.status.ReadyAt = nil
+		t.plan.status.ReadyAt, t.plan.status.Canary, t.plan.status.Scale = nil, nil, nil
 		if t.plan.status.Phase == "" {
 			t.plan.status.Phase = serving.PhaseDeploying
 		}
@@ -139,8 +157,8 @@ func (t *turn) release(r *serving.ServiceReplica) {
 	}
 }
 
-// hash names what replicas are made from.
-func hash(t *serving.ServiceTemplate) string {
+// hashOf names what replicas are made from.
+func hashOf(t *serving.ServiceTemplate) string {
 	data, _ := json.Marshal(t) // of plain data: it can't fail
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
@@ -152,16 +170,16 @@ func (t *turn) revise() {
 	if st.Phase == "" || st.Phase == api.PhaseStopped {
 		t.to(serving.PhaseDeploying, "", "Deploying", fault.T("Its replicas are being started.", "正在启动副本。"))
 	}
-	now := hash(&spec.Template)
-	if now == st.Hash {
+	now := hashOf(&spec.Template)
+	if now == st.Hash || t.back(now) {
 		return
 	}
+	before := t.main()
 	st.Hash = now
 	st.Revision++
 	st.Revisions = append(st.Revisions, serving.ServiceRevision{Number: st.Revision, CreatedAt: t.now, Template: spec.Template})
-	if n := len(st.Revisions) - keepRevisions; n > 0 {
-		st.Revisions = slices.Delete(st.Revisions, 0, n)
-	}
+	st.Revisions = trim(st.Revisions, before)
+	begin(t, before)
 	if st.Phase == api.PhaseFailed {
 		t.to(serving.PhaseDeploying, "", "Deploying", fault.T("Its replicas are being started.", "正在启动副本。"))
 	}
@@ -170,18 +188,30 @@ func (t *turn) revise() {
 	}
 }
 
+// trim keeps the newest revisions, and the one that answers.
+func trim(list []serving.ServiceRevision, main int) []serving.ServiceRevision {
+	n := len(list) - keepRevisions
+	return slices.DeleteFunc(list, func(r serving.ServiceRevision) bool {
+		n--
+		return n >= 0 && r.Number != main
+	})
+}
+
 // failed says that nobody starts it any more.
 func failed(r *serving.ServiceReplica) bool { return r.Status.Phase.Finished() }
 
-// sort tells the newest revision from those before it. A replica that goes counts no more.
+// sort tells the main revision from a canary and from all others. A replica that goes counts no more.
 func (t *turn) sort() {
+	t.cur, t.next, t.old = nil, nil, nil
+	canary := t.canary()
 	for _, r := range t.replicas {
 		switch {
 		case r.Meta.DeletedAt != nil:
 		case r.Spec.DrainAt != nil:
-			t.release(r)
-		case r.Spec.Revision == t.plan.status.Revision:
+		case r.Spec.Revision == t.main():
 			t.cur = append(t.cur, r)
+		case canary != nil && r.Spec.Revision == canary.Revision:
+			t.next = append(t.next, r)
 		default:
 			t.old = append(t.old, r)
 		}
@@ -200,37 +230,82 @@ func ready(list []*serving.ServiceReplica) (n int) {
 // surge is how many more replicas than are wanted an update may have at a time.
 func surge(want int) int { return max(1, want/4) }
 
+// share is how many of the main revision's replicas stand in a zone; "": anywhere.
+type share struct {
+	zone string
+	want int
+}
+
+// shares are those of all zones that have, or had, replicas.
+func shares(zones []serving.ServiceZone, want int, living []*serving.ServiceReplica) []share {
+	out := []share{{"", want}}
+	if len(zones) > 0 && want > 0 {
+		out = out[:0]
+		for _, z := range zones {
+			out = append(out, share{z.Zone, z.Replicas})
+		}
+	}
+	for _, r := range living {
+		if !slices.ContainsFunc(out, func(s share) bool { return s.zone == r.Spec.Zone }) {
+			out = append(out, share{r.Spec.Zone, 0})
+		}
+	}
+	return out
+}
+
+// in are those of a list that stand in a zone.
+func in(zone string, list []*serving.ServiceReplica) (out []*serving.ServiceReplica) {
+	for _, r := range list {
+		if r.Spec.Zone == zone {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // roll makes what is missing and releases what is not wanted any more: never one that answers before as many others do as
 // are wanted.
 func (t *turn) roll() {
-	t.retry()
-	for n := min(t.want-len(t.cur), t.want+surge(t.want)-len(t.cur)-len(t.old), atOnce); n > 0; n-- {
-		t.plan.status.Serial++
-		t.plan.make = append(t.plan.make, t.plan.status.Serial)
+	for _, r := range t.replicas {
+		if r.Meta.DeletedAt == nil && r.Spec.DrainAt != nil {
+			t.release(r)
+		}
 	}
+	t.retry()
 	spare := ready(t.cur) + ready(t.old) - t.want // answer, and could go
-	leave := func(r *serving.ServiceReplica) bool {
+	for _, s := range shares(t.service.Spec.Zones, t.want, slices.Concat(t.cur, t.old)) {
+		s.roll(t, &spare)
+	}
+}
+
+// roll is the turn's roll in one zone.
+func (s share) roll(t *turn, spare *int) {
+	cur, old := in(s.zone, t.cur), in(s.zone, t.old)
+	for n := min(s.want-len(cur), s.want+surge(s.want)-len(cur)-len(old), atOnce); n > 0; n-- {
+		t.plan.status.Serial++
+		t.plan.make = append(t.plan.make, made{t.plan.status.Serial, t.main(), s.zone})
+	}
+	leave := func(r *serving.ServiceReplica) {
 		if r.Status.Ready {
-			if spare <= 0 {
-				return false
+			if *spare <= 0 {
+				return
 			}
-			spare--
+			*spare--
 		}
 		t.release(r)
-		return true
 	}
 	// Of those before the newest revision first who does not answer: its place is another's. While the newest one fails,
 	// it may come back.
-	idleFirst(t.old)
-	fails := slices.ContainsFunc(t.cur, failed)
-	for _, r := range t.old {
+	idleFirst(old)
+	fails := slices.ContainsFunc(cur, failed)
+	for _, r := range old {
 		if r.Status.Ready || failed(r) || !fails {
 			leave(r)
 		}
 	}
-	if more := len(t.cur) - t.want; more > 0 { // fewer are wanted: the youngest go
-		idleFirst(t.cur)
-		for _, r := range t.cur[:more] {
+	if more := len(cur) - s.want; more > 0 { // fewer are wanted: the youngest go
+		idleFirst(cur)
+		for _, r := range cur[:more] {
 			leave(r)
 		}
 	}
@@ -265,7 +340,7 @@ func (t *turn) retry() {
 
 // judge says how the service stands.
 func (t *turn) judge() {
-	answer, updated := ready(t.cur)+ready(t.old), ready(t.cur)
+	answer, updated := ready(t.cur)+ready(t.old)+ready(t.next), ready(t.cur)
 	var bad *serving.ServiceReplica
 	hopeless := len(t.cur) > 0
 	for _, r := range t.cur {
@@ -276,7 +351,9 @@ func (t *turn) judge() {
 		}
 	}
 	st := &t.plan.status
-	switch {
+	switch c := t.plan.status.Canary; {
+	case t.want == 0 && answer == 0 && len(t.cur) == 0:
+		t.to(api.PhaseRunning, serving.Healthy, "Idle", fault.T("Nobody asks: no replica runs. The first request starts one.", "没有请求，暂无副本运行；首个请求会启动副本。"))
 	case answer == 0 && hopeless:
 		t.to(api.PhaseFailed, "", cmp.Or(bad.Status.Reason, "ReplicasFailed"),
 			fault.Text{EN: "No replica answers. " + bad.Status.Message.EN, ZH: "没有副本应答。" + bad.Status.Message.ZH})
@@ -294,6 +371,12 @@ func (t *turn) judge() {
 	case updated < t.want:
 		t.answered()
 		t.to(api.PhaseRunning, serving.Healthy, "Updating", fault.T("Revision %d: %d of %d replicas answer.", "修订版 %d：%d/%d 个副本应答。", st.Revision, updated, t.want))
+	case c != nil && c.Verdict == "":
+		t.answered()
+		t.to(api.PhaseRunning, serving.Healthy, "Canary", fault.T("Revision %d gets %d %% of the requests, revision %d the rest.", "修订版 %d 承接 %d%% 的请求，其余由修订版 %d 承接。", c.Revision, c.Percent, c.Stable))
+	case c != nil:
+		t.answered()
+		t.to(api.PhaseRunning, serving.Healthy, "RolledBack", fault.T("Revision %d was rolled back; revision %d answers.", "修订版 %d 已回滚，由修订版 %d 应答。", c.Revision, c.Stable))
 	default:
 		t.answered()
 		t.to(api.PhaseRunning, serving.Healthy, "Ready", fault.T("All replicas answer.", "全部副本应答。"))
@@ -320,8 +403,12 @@ func (t *turn) answered() {
 }
 
 func (t *turn) count() {
-	all := append(slices.Clone(t.cur), t.old...)
-	t.plan.status.Replicas = serving.ServiceCount{Wanted: t.want, Ready: ready(all), Updated: ready(t.cur), Total: len(t.replicas)}
+	all := append(append(slices.Clone(t.cur), t.old...), t.next...)
+	updated := t.cur
+	if t.canary() != nil {
+		updated = t.next
+	}
+	t.plan.status.Replicas = serving.ServiceCount{Wanted: t.want, Ready: ready(all), Updated: ready(updated), Total: len(t.replicas)}
 }
 
 // publish says where the service answers, if that is not said already.
@@ -332,13 +419,15 @@ func (t *turn) publish() {
 	spec := &t.service.Spec
 	next := serving.ServiceEndpointsSpec{
 		ServiceID: t.service.Meta.ID, Project: t.service.Meta.Project, Protocol: spec.Protocol, Timeout: spec.Timeout,
-		MaxConcurrency: spec.MaxConcurrency, MaxQueue: spec.MaxQueue, Stopped: spec.Stop || t.service.Meta.DeletedAt != nil,
+		Road: road(t), MaxConcurrency: spec.MaxConcurrency, MaxQueue: spec.MaxQueue, Gateway: spec.Gateway, Slow: spec.SLO.Slow(), Stopped: spec.Stop || t.service.Meta.DeletedAt != nil,
 	}
+	nobody := !slices.ContainsFunc(t.replicas, func(r *serving.ServiceReplica) bool { return r.Status.Ready })
 	for _, r := range t.replicas {
-		if !r.Status.Ready || r.Spec.DrainAt != nil || r.Meta.DeletedAt != nil || slices.Contains(t.plan.drain, r) || slices.Contains(t.plan.end, r) {
+		silent := nobody && r.Status.Address != "" // it answered when it was last heard of, and there is nobody else
+		if !r.Status.Ready && !silent || r.Spec.DrainAt != nil || r.Meta.DeletedAt != nil || slices.Contains(t.plan.drain, r) || slices.Contains(t.plan.end, r) {
 			continue
 		}
-		next.Replicas = append(next.Replicas, serving.ServiceEndpoint{Replica: r.Meta.Name, Address: r.Status.Address, Revision: r.Spec.Revision})
+		next.Replicas = append(next.Replicas, serving.ServiceEndpoint{Replica: r.Meta.Name, Address: r.Status.Address, Revision: r.Spec.Revision, Zone: r.Spec.Zone, Via: r.Status.Via})
 	}
 	slices.SortFunc(next.Replicas, func(a, b serving.ServiceEndpoint) int { return cmp.Compare(a.Replica, b.Replica) })
 	if t.endpoints == nil || !reflect.DeepEqual(t.endpoints.Spec, next) {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func newWorld(t *testing.T, replicas int) *world {
 	}
 	s := &serving.InferenceService{Meta: api.Meta{ID: "svc-1", Name: "chat", Project: "p", Owner: "li"}, Spec: serving.ServiceSpec{Replicas: replicas, Queue: "q", Template: serving.ServiceTemplate{Command: []string{"a"}}}}
 	s.Default()
-	return &world{t: t, seen: seen{service: s}, c: New(workConfig(), id.Default), now: time.Unix(1000, 0).UTC(), lowest: replicas}
+	return &world{t: t, seen: seen{service: s}, c: New(workConfig(), id.Default, nil), now: time.Unix(1000, 0).UTC(), lowest: replicas}
 }
 
 // turn decides and carries out, until nothing changes any more; it must come to rest.
@@ -41,7 +42,7 @@ func (w *world) turn() plan {
 		if n == 100 {
 			w.t.Fatalf("no rest: %+v", p)
 		}
-		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || fmt.Sprint(p.status) != fmt.Sprint(w.service.Status)
+		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || !reflect.DeepEqual(p.status, w.service.Status)
 		w.carry(&p)
 		if w.armed && w.endpoints != nil {
 			w.lowest = min(w.lowest, len(w.endpoints.Spec.Replicas))
@@ -61,8 +62,8 @@ func (w *world) carry(p *plan) {
 		at := w.now
 		r.Meta.DeletedAt = &at
 	}
-	for _, serial := range p.make {
-		w.replicas = append(w.replicas, w.c.replica(&w.seen, &p.status, serial, w.now))
+	for _, m := range p.make {
+		w.replicas = append(w.replicas, w.c.replica(&w.seen, &p.status, m, w.now))
 	}
 	if p.endpoints != nil {
 		w.endpoints = &serving.ServiceEndpoints{Spec: *p.endpoints}
@@ -272,4 +273,50 @@ func TestAllFail(t *testing.T) {
 	}
 	w.turn()
 	w.is(api.PhaseRunning, serving.Degraded, "NoReplica")
+}
+
+// TestZonesOfReplicas: each zone gets its replicas, an update goes through all of them without fewer that answer, and a zone
+// that is not wanted any more loses its own once others answer.
+func TestZonesOfReplicas(t *testing.T) {
+	w := newWorld(t, 1)
+	w.service.Spec.Zones = []serving.ServiceZone{{Zone: "east", Replicas: 3, Weight: 80}, {Zone: "west", Replicas: 1, Weight: 20}}
+	w.service.Default()
+	count := func(revision int) map[string]int {
+		n := map[string]int{}
+		for _, r := range w.replicas {
+			if r.Spec.Revision == revision && r.Meta.DeletedAt == nil {
+				n[r.Spec.Zone]++
+			}
+		}
+		return n
+	}
+	settle := func(revision int) {
+		for range 20 {
+			w.turn()
+			w.ready(revision)
+			w.turn()
+			w.now = w.now.Add(drainFor)
+			w.turn()
+			w.gone()
+		}
+	}
+	settle(1)
+	if n := count(1); n["east"] != 3 || n["west"] != 1 || len(n) != 2 || len(w.endpoints.Spec.Road.Zones) != 2 || w.endpoints.Spec.Replicas[0].Zone == "" {
+		t.Fatalf("%v, %+v", n, w.endpoints.Spec)
+	}
+	if rules := w.replicas[0].Workload().Wish.Zones; rules == nil || rules.Allow[0] != w.replicas[0].Spec.Zone {
+		t.Errorf("it may stand in %+v", rules)
+	}
+	w.armed, w.lowest = true, 4
+	w.service.Spec.Template.Command = []string{"b"}
+	settle(2)
+	if n, old := count(2), count(1); n["east"] != 3 || n["west"] != 1 || len(old) != 0 || w.lowest < 4 {
+		t.Errorf("after an update: %v of the new, %v of the old revision, at least %d answered", n, old, w.lowest)
+	}
+	w.service.Spec.Zones = []serving.ServiceZone{{Zone: "north", Replicas: 4}}
+	w.service.Default()
+	settle(2)
+	if n := count(2); n["north"] != 4 || len(n) != 1 || w.lowest < 4 {
+		t.Errorf("after a move: %v, at least %d answered", n, w.lowest)
+	}
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 )
 
 // restarts are what a replica has before it counts as failed; the service makes another one later.
@@ -33,25 +35,41 @@ func (rules) Decide(s *work.Seen, now time.Time) work.Plan {
 	plan.Archive = false // it goes with its service's word, not with time
 	next := *r
 	put(&next.Status, &status)
-	answers(&next.Status, s)
-	if changed || next.Status.Ready != r.Status.Ready || next.Status.Address != r.Status.Address || next.Status.Why != r.Status.Why || next.Status.Node != r.Status.Node {
+	answers(&next.Status, s, now)
+	if len(s.Members) == 1 && isFar(&s.Members[0]) && plan.Wake == 0 && !status.Phase.Finished() {
+		plan.Wake = lookAtAgent
+	}
+	if changed || !reflect.DeepEqual(next.Status.Answers, r.Status.Answers) || next.Status.Node != r.Status.Node {
 		plan.Next = &next
 	}
 	return plan
 }
 
+// lookAtAgent is how often a replica of a machine that joined looks where its agent is: nobody tells it of that.
+const lookAtAgent = 5 * time.Second
+
+func isFar(m *work.Member) bool { return m.Node != nil && m.Node.Spec.Agent != nil }
+
 // loopback is where processes on the machine's own network are reached.
 const loopback = "127.0.0.1"
 
 // answers is whether the one member answers, and where.
-func answers(status *serving.ServiceReplicaStatus, s *work.Seen) {
-	status.Ready, status.Address, status.Why = false, "", ""
+func answers(status *serving.ServiceReplicaStatus, s *work.Seen, now time.Time) {
+	was := *status
+	status.Answers = serving.Answers{}
 	if len(s.Members) != 1 || s.View.Stop {
 		return
 	}
 	m := &s.Members[0]
 	if m.Node != nil {
 		status.Node = m.Node.Meta.Name
+	}
+	if m.Silent >= hearing.SilentAfter { // where it answered last stays, for a service of which nobody else answers
+		status.Address, status.Via, status.Why = was.Address, was.Via, m.SilentText(now).EN
+		if !was.Ready && was.Address != "" {
+			status.Why = was.Why // said once: since when it is known to the second only
+		}
+		return
 	}
 	said := m.Said.Serving
 	if m.Attempt != status.Attempt || m.Known.State != engine.StateRunning || said == nil {
@@ -65,14 +83,23 @@ func answers(status *serving.ServiceReplicaStatus, s *work.Seen) {
 	if host == "" {
 		host = loopback
 	}
+	if isFar(m) {
+		at := m.Node.Status.Agent
+		if at == nil || at.Forward == "" {
+			status.Why = "the agent of its machine passes no requests on"
+			return
+		}
+		status.Via = &serving.Via{Node: m.Node.Meta.Name, Agent: at.Forward, Replica: string(m.Name)}
+	}
 	status.Ready, status.Address = true, net.JoinHostPort(host, strconv.Itoa(said.Port))
 }
 
 // Fill says how it is asked whether it answers.
 func (rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
-	t := &w.(*serving.ServiceReplica).Spec.Template
+	spec := &w.(*serving.ServiceReplica).Spec
+	t := &spec.Template
 	r.StopGrace = t.StopGrace
-	r.Serve = &engine.Serve{Port: t.Port}
+	r.Serve = &engine.Serve{Service: spec.Service, Port: t.Port}
 	if h := t.Health; h != nil {
 		r.Serve.Path, r.Serve.Every, r.Serve.Timeout, r.Serve.Failures = h.Path, h.Every, h.Timeout, h.Failures
 	}

@@ -141,6 +141,11 @@ func (a answer) hung() *api.ReplicaFailure {
 		a.tell(true, "NoProgress", "silent-"+itoa(a.u.Generation), fault.T(
 			"Its ranks print nothing of their progress any more. It has no restarts left, so it is left alone.", "其 rank 不再打印进度。重启次数已用完，任务保持原样。"))
 	}
+	if r := found.Alone; r != nil {
+		a.tell(true, "RankStandsStill", "alone-"+itoa(a.u.Generation)+"-"+itoa(r.Rank), fault.T(
+			"Rank %d has made no step since step %d, and others go on: nobody waits for it, so it is left alone. `fermi train profile %s --rank %d` shows what it does.",
+			"rank %d 自第 %d 步起没有进展，其余 rank 仍在前进，无人等待它，因此不予处理。可用 `fermi train profile %s --rank %d` 查看它在做什么。", r.Rank, r.Step, a.s.Task.Meta.Name, r.Rank))
+	}
 	return found.Failure
 }
 

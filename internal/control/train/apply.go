@@ -10,6 +10,9 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/image"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -70,7 +73,7 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	holds, nodes, err := holdAll(ctx, c.cfg.Store, p.fence, task.Meta.UpdatedAt)
+	holds, nodes, err := fence.Hold(ctx, c.cfg.Store, p.fence, task.Meta.UpdatedAt)
 	if err != nil {
 		return nil, err
 	}
@@ -81,32 +84,6 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 		c.cfg.Gangs.Note(n) // the next turn must see it
 	}
 	return task, nil
-}
-
-// holdAll makes the writes that keep the devices of those that are given up closed, and gives the nodes as they will be.
-func holdAll(ctx context.Context, s store.Reader, list []fencing, now time.Time) (ops []store.Op, nodes []*api.Node, err error) {
-	for _, f := range list {
-		at := slices.IndexFunc(nodes, func(n *api.Node) bool { return n.Meta.Name == f.node })
-		if at < 0 {
-			o, err := s.Get(ctx, api.Key{Kind: api.KindNode, Name: f.node}, 0)
-			if fault.Is(err, fault.NotFound) {
-				continue // it was deleted: there is nothing to keep closed
-			}
-			if err != nil {
-				return nil, nil, err
-			}
-			at, nodes = len(nodes), append(nodes, store.Clone(o.(*api.Node)))
-		}
-		if n := nodes[at]; n.Status.Holds.Of(f.hold.Replica) == nil {
-			f.hold.BootID = n.Status.BootID
-			n.Status.Holds = append(slices.Clone(n.Status.Holds), f.hold)
-		}
-	}
-	for _, n := range nodes {
-		n.Meta.UpdatedAt = now
-		ops = append(ops, store.Update(n))
-	}
-	return ops, nodes, nil
 }
 
 // movedOn is the placement of a task that has left its place for the one reserved for it.
@@ -218,6 +195,7 @@ func (c *Controller) startAll(ctx context.Context, s snapshot, p plan, task *api
 	if err != nil {
 		return err
 	}
+	wide := isWide(c.cfg.Gangs.Node, all, task)
 	var wg sync.WaitGroup
 	errs := make([]error, len(p.start))
 	gate := make(chan struct{}, 8)
@@ -226,13 +204,41 @@ func (c *Controller) startAll(ctx context.Context, s snapshot, p plan, task *api
 		wg.Go(func() {
 			defer func() { <-gate }()
 			r := c.replica(ctx, &all[i], task)
-			r.UID, r.Folders = uid, folders
+			r.UID, r.Folders, r.HostNetwork = uid, folders, wide && r.Inside == ""
 			withRecipe(&r, made, all[i].Seat)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
 	wg.Wait()
-	return errors.Join(append(errs, c.tell(ctx, task, cautions(made, task.Status.Attempt)))...)
+	told := cautions(made, task.Status.Attempt)
+	if ctx.Err() == nil { // else our time is over, and no start says anything
+		told = append(told, delays(errs, task.Status.Attempt)...)
+	}
+	return errors.Join(append(errs, c.tell(ctx, task, told))...)
+}
+
+// delays are what keeps replicas from being started for now, such as a quota: each reason is told once an attempt.
+func delays(errs []error, attempt int) (out []event) {
+	for _, err := range errs {
+		if f := fault.From(err); f != nil && f.Code == fault.Unavailable {
+			out = append(out, event{Warning: true, Reason: f.Reason, Message: f.Message, Once: "start-" + itoa(attempt) + "-" + f.Reason})
+		}
+	}
+	return out
+}
+
+// isWide says that a gang is on several machines, or may be later: its replicas reach each other by the machines' own network.
+func isWide(node func(uint32) *api.Node, all gang.Members, task *api.TrainingTask) bool {
+	machines := map[string]bool{}
+	far := false
+	for i := range all {
+		name := "" // a server's
+		if n := node(all[i].Number); n != nil && n.Spec.Agent != nil {
+			name, far = n.Meta.Name, true
+		}
+		machines[name] = true
+	}
+	return len(machines) > 1 || far && (task.Spec.Elastic() || task.Spec.Spares() > 0)
 }
 
 // replica is what the engine is told about a member.
@@ -244,12 +250,13 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	r.Peer = task.Spec.PeerMemory()
+	r.Mounts = mount.Lists{Datasets: task.Spec.Datasets, Models: task.Spec.Models}
 	if task.Spec.Elastic() || task.Spec.Spares() > 0 { // a newcomer is handed the state by a peer
 		r.Elastic = askedFor(&task.Spec)
 	}
 	for _, role := range task.Spec.Roles {
 		if role.Name == m.Role {
-			r.Command = append(append([]string{}, role.Command...), role.Args...)
+			r.Command = image.Argv(&role, task.Spec.ImageOf(&role))
 			r.Env, r.SecretFiles, r.WorkingDir, r.Resources = role.Env, role.SecretFiles, role.WorkingDir, role.Resources
 			r.Standby, r.Image = standbyOf(&task.Spec, &role), task.Spec.ImageOf(&role)
 		}
@@ -318,22 +325,23 @@ func (c *Controller) settleIn(ctx context.Context, r *engine.Replica, l api.Lend
 		return
 	}
 	r.Inside, r.Resources = engine.NameOf(l.TaskID, l.Role, 0, l.Attempt), api.Resources{}
-	o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindTrainingTask, Project: task.Meta.Project, Name: l.Task}, 0)
-	if err != nil {
+	o, err := c.cfg.Store.Get(ctx, l.Key(task.Meta.Project), 0)
+	env, ok := api.WorkloadOf(o)
+	if err != nil || !ok || len(env.Roles) != 1 {
 		return // it is gone: the next turn ends the guest
 	}
-	env := o.(*api.TrainingTask)
-	if len(env.Spec.Roles) == 1 {
-		r.Image = env.Spec.ImageOf(&env.Spec.Roles[0])
+	r.Image, r.Home = env.Roles[0].Image, env.Host.Home
+	if t, ok := o.(*api.TrainingTask); ok {
+		r.Image = t.Spec.ImageOf(&env.Roles[0])
 	}
 	if r.Code != nil {
 		return
 	}
-	if env.Spec.Code != nil && env.Spec.Code.Folder != "" {
-		r.Code = env.Spec.Code
+	if env.Program.Code != nil && env.Program.Code.Folder != "" {
+		r.Code = env.Program.Code
 	}
-	if r.WorkingDir == "" && len(env.Spec.Roles) == 1 {
-		r.WorkingDir = env.Spec.Roles[0].WorkingDir
+	if r.WorkingDir == "" {
+		r.WorkingDir = env.Roles[0].WorkingDir
 	}
 }
 

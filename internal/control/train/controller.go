@@ -94,7 +94,7 @@ func New(cfg Config) *Controller { return &Controller{cfg: cfg, kept: newMemory(
 
 // Run works until ctx, which ends with the leadership, ends.
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
-	feed := c.cfg.Store.Subscribe(api.KindTrainingTask, api.KindPlacement, api.KindNode)
+	feed := c.cfg.Store.Subscribe(append(api.WorkKinds(), api.KindPlacement, api.KindNode)...)
 	defer feed.Close()
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
@@ -109,40 +109,14 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	if err := c.fill(ctx); err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { c.follow(ctx, feed) })
-	err := loop.Run(ctx)
-	wg.Wait()
-	return err
+	return loop.RunBeside(ctx, func() { feed.Each(ctx, c.change) })
 }
 
 func (c *Controller) fill(ctx context.Context) error {
 	if err := c.cfg.Gangs.Fill(ctx); err != nil {
 		return err
 	}
-	for _, kind := range []api.Kind{api.KindTrainingTask, api.KindPlacement} {
-		snap, err := c.cfg.Store.List(ctx, kind, "", 0)
-		if err != nil {
-			return err
-		}
-		snap.Ascend("", func(o api.Object) bool {
-			c.change(store.Change{Key: api.KeyOf(o), New: o})
-			return true
-		})
-	}
-	return nil
-}
-
-func (c *Controller) follow(ctx context.Context, feed *store.Feed) {
-	for {
-		changes, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		for _, ch := range changes {
-			c.change(ch)
-		}
-	}
+	return store.Fill(ctx, c.cfg.Store, c.change, api.KindTrainingTask, api.KindPlacement)
 }
 
 // change files one change of the store and asks for the turns it calls for.
@@ -157,7 +131,7 @@ func (c *Controller) change(ch store.Change) {
 		if n, ok := ch.New.(*api.Node); ok {
 			c.cfg.Gangs.Note(n)
 			old, _ := ch.Old.(*api.Node)
-			for _, key := range c.kept.newlyHeld(old, n) {
+			for _, key := range c.kept.heldOtherwise(old, n) {
 				c.loop.Add(key)
 			}
 		}
@@ -183,6 +157,14 @@ func (c *Controller) change(ch store.Change) {
 				c.loop.Add(key)
 			}
 			c.loop.Add(owner)
+		} else {
+			c.wakeGuest(ch.Key.Name)
+		}
+	default: // work of another kind, which a task may be inside of
+		for _, o := range []api.Object{ch.New, ch.Old} {
+			if o != nil {
+				c.wakeGuest(o.GetMeta().ID)
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ func decide(s snapshot, now time.Time) plan {
 func (s *snapshot) figures(p *plan, now time.Time) {
 	f := figure.Turn{
 		Terms: s.Terms, Members: s.Members, Before: &s.Task.Status, After: &p.status, Over: p.archive || p.erase,
-		Leaves: s.Leaves() || s.Task.Meta.DeletedAt != nil || s.goesBack(), Now: now, Wake: p.wake, Changed: p.commit,
+		Leaves: s.Leaves() || s.Task.Meta.DeletedAt != nil || s.goesBack(), Now: now, Clock: s.mark, Wake: p.wake, Changed: p.commit,
 	}
 	f.Recoveries()
 	f.Pace()
@@ -158,6 +158,9 @@ func (s *snapshot) proceed(p *plan, now time.Time) {
 		end.loseOrigin(p, now)
 		return
 	case size.lose(p, now):
+		return
+	}
+	if end.turnedAway(p) {
 		return
 	}
 	if u, fail := firstLost(s.Units(&p.status)); u != nil {

@@ -155,9 +155,10 @@ func (s resizing) reshape(p *plan, now time.Time) bool {
 		p.resize = &next
 	}
 	p.usage = true
-	reason, message := resized, fault.T("%d [process|processes] instead of %d, from step %d on.", "进程数由 %[2]d 变为 %[1]d，从第 %[3]d 步继续。", s.World, was.World, p.status.Rendezvous.Restore)
+	from := s.goesOnFrom(p.status.Rendezvous)
+	reason, message := resized, fault.T("%[1]d [process|processes] instead of %[2]d, from %[3]s on.", "进程数由 %[2]d 变为 %[1]d，从%[4]s继续。", s.World, was.World, from.EN, from.ZH)
 	if s.Reserves() {
-		reason, message = spareTaken, s.tookPlace(was, p.status.Rendezvous.Restore)
+		reason, message = spareTaken, s.tookPlace(was, from)
 	}
 	if p.status.Phase == api.PhaseRecovering {
 		p.status.Reason, p.status.Message = reason, message
@@ -166,6 +167,17 @@ func (s resizing) reshape(p *plan, now time.Time) bool {
 	}
 	p.tell(false, reason, "generation-"+itoa(p.status.Generation), message)
 	return true
+}
+
+// goesOnFrom says from where ranks go on. What a script saves to its own folder is numbered as it likes.
+func (s resizing) goesOnFrom(r *api.Rendezvous) fault.Text {
+	switch {
+	case r.Restore == 0:
+		return fault.T("the beginning", "头")
+	case s.Task.Spec.CheckpointFolder() != "":
+		return fault.T("the newest checkpoint of its folder", "其目录中最新的检查点")
+	}
+	return fault.T("step %d", "第 %d 步", r.Restore)
 }
 
 // askToFreeze asks who still trains to overwrite nothing that the next generation may go on from. False: all
@@ -203,7 +215,7 @@ func (s resizing) giveUp(p *plan, now time.Time) {
 	next.Lost = nil
 	next.Evict = &api.Eviction{
 		Reason: "NodeLost", At: now,
-		Message: fault.T("It lost nodes, and too few replicas are left; it waits for another place.", "节点丢失后剩余副本不足，等待重新调度。"),
+		Message: fault.T("It lost replicas, and too few are left; it waits for another place.", "丢失副本后剩余副本不足，等待重新调度。"),
 	}
 	p.resize, p.commit = &next, true
 }
@@ -235,7 +247,7 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 		}
 		lost = append(lost, m)
 	}
-	if len(lost) == 0 {
+	if len(lost) == 0 || s.beyondSpares(p, lost) {
 		return false
 	}
 	how := engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, At: now}
@@ -276,6 +288,36 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 		p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 	}
 	return true
+}
+
+// beyondSpares says that nobody who trained is left, and fewer others than it takes to go on: another place is found sooner than the rest of
+// this one, which may be gone with a whole zone.
+func (s resizing) beyondSpares(p *plan, lost []*gang.Member) bool {
+	if !s.Reserves() {
+		return false
+	}
+	ready, places := 0, 0
+	for i := range s.Members {
+		m := &s.Members[i]
+		if slices.Contains(lost, m) {
+			continue
+		}
+		if !newIn(p.status.Rendezvous, m) {
+			return false
+		}
+		if m.Ready() {
+			ready++
+		}
+	}
+	for i := range s.Spares {
+		if s.Spares[i].Ready() {
+			ready++
+		}
+	}
+	for i := range s.Task.Spec.Roles {
+		places += s.Task.Spec.Roles[i].Replicas
+	}
+	return ready < places
 }
 
 // substitute gives another replica the slot of a lost one if its node is usable, else has placement look for a slot.

@@ -49,6 +49,9 @@ func (s ending) finished(p *plan, now time.Time) {
 		s.revive(p)
 		return
 	}
+	if s.Task.OwesModel() {
+		return // it is written into the task, which is another turn
+	}
 	age := now.Sub(*s.Task.Status.FinishedAt)
 	if age >= s.archiveAfter {
 		p.archive = true
@@ -101,6 +104,25 @@ func (s ending) leave(p *plan, now time.Time) {
 	renewRoles(s.Task, &p.status)
 	p.status.PlacedAt = &now
 	p.to(api.PhaseRecovering, e.Reason, e.Message)
+}
+
+// turnedAway gives the place up where a node did not admit a replica: somebody was faster there. It costs no restart; where the node is
+// full, its engine has closed it.
+func (s ending) turnedAway(p *plan) bool {
+	i := slices.IndexFunc(s.Members, func(m gang.Member) bool { return m.Exit != nil && m.Exit.Reason == engine.ReasonRefused })
+	if i < 0 {
+		return false
+	}
+	why := fault.Unpack(s.Members[i].Exit.Message)
+	if !s.endAll(p) {
+		p.note(engine.ReasonRefused, why)
+		return true
+	}
+	p.usage, p.dropPlace = true, true
+	p.status.Replicas, p.status.Failure, p.status.Zones = api.ReplicaCount{}, nil, nil
+	p.tell(true, engine.ReasonRefused, "refused-"+itoa(p.status.Attempt), why)
+	p.to(api.PhasePending, engine.ReasonRefused, why)
+	return true
 }
 
 // succeeded says that every rank there shall be has ended well.

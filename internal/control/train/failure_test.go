@@ -67,3 +67,29 @@ func TestTheLineThatDecidedLeads(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnedAway: a node that did not admit a replica costs the place and no restart; the others end first.
+func TestTurnedAway(t *testing.T) {
+	no := &engine.Exit{Code: -1, Reason: engine.ReasonRefused, At: now, Message: fault.T("n refused it", "n 拒绝了它").Pack()}
+	look := func(other engine.State) plan {
+		tk := task(api.PhaseInitializing, 1, 0)
+		members := gang.Members{at(0, 1, engine.StateDone, false, no), at(1, 1, other, true, nil)}
+		return decide(snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: placed()}, Members: members}}, now)
+	}
+	if p := look(engine.StateCreated); p.status.Phase != api.PhaseInitializing || len(p.stop) != 1 || p.dropPlace {
+		t.Errorf("while another one is there: %+v", summary(p))
+	}
+	p := look(engine.StateDone)
+	if p.status.Phase != api.PhasePending || p.status.Reason != engine.ReasonRefused || p.status.Message.EN != "n refused it" || !p.dropPlace || len(p.status.Restarts) != 0 || p.status.Failure != nil {
+		t.Errorf("%+v", summary(p))
+	}
+}
+
+// TestDelays: what keeps replicas from being started for now is told; what can't be helped by waiting is not called a delay.
+func TestDelays(t *testing.T) {
+	quota := fault.New(fault.Unavailable, "NamespaceQuota", fault.T("Over.", "超额。"))
+	got := delays([]error{nil, quota, fault.New(fault.Internal, "Odd", fault.Text{})}, 3)
+	if len(got) != 1 || got[0].Reason != "NamespaceQuota" || !got[0].Warning || got[0].Once != "start-3-NamespaceQuota" {
+		t.Errorf("%+v", got)
+	}
+}

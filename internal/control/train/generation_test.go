@@ -10,6 +10,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 )
 
 func TestBackOff(t *testing.T) {
@@ -92,7 +93,7 @@ func TestGenerations(t *testing.T) {
 		},
 		"one is away: nobody goes before it is back": {
 			running(1), two(func(a, b *gang.Member) { a.Said.Failed, b.Attached = killed(0, late), false }),
-			want{Phase: api.PhaseRecovering, Reason: engine.ReasonSignaled, Attempt: 1, Generation: 1, Commit: true}, 0, 0,
+			want{Phase: api.PhaseRecovering, Reason: engine.ReasonSignaled, Attempt: 1, Generation: 1, Commit: true, Wake: hearing.SilenceLimit}, 0, 0,
 		},
 		"one has ended well: only another attempt has all": {
 			running(1), two(func(a, b *gang.Member) {

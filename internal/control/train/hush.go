@@ -7,21 +7,17 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/hold"
+	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/control/train/silence"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 )
 
 // Launchers that say nothing (package silence judges them). Giving one up is one write: a hold on its node, which keeps its devices closed
 // until somebody proves that it has ended (control/fence). From then on it has ended for its task, and everything else follows as for
 // a launcher that was killed: a spare, a smaller gang, another place. It is told to stop for as long as it is seen.
-
-// fencing is a replica that is given up.
-type fencing struct {
-	node string
-	hold hold.Hold
-}
 
 // mostFenced bounds what one write does; the others follow in the next turn.
 const mostFenced = 50
@@ -30,6 +26,9 @@ const mostFenced = 50
 func (s *snapshot) hush(p *plan, now time.Time) bool {
 	q := hushing{&s.Gang, p, now}
 	p.stop = append(p.stop, fencedNames(s.Fenced)...)
+	if s.Members.Any(isApart) || s.Joining.Any(isApart) || s.Spares.Any(isApart) {
+		p.wakeIn(hearing.SilenceLimit) // nobody tells when it becomes silent
+	}
 	if len(s.Silence) == 0 {
 		return false
 	}
@@ -45,6 +44,9 @@ func (s *snapshot) hush(p *plan, now time.Time) bool {
 	q.carryOut(silence.Aside(&s.Gang))
 	return len(p.fence) > 0
 }
+
+// isApart says that a member runs and its launcher is not connected: it comes back, or becomes silent.
+func isApart(m *gang.Member) bool { return m.State == engine.StateRunning && !m.Attached }
 
 func fencedNames(m map[engine.Name]engine.Observation) (out []engine.Name) {
 	for name := range m {
@@ -85,9 +87,9 @@ func (q hushing) giveUp(name engine.Name, spare bool) {
 	p, s, now := q.p, q.g, q.now
 	who, node := q.whereIs(name)
 	heard := now.Add(-s.Silence[name])
-	p.fence, p.commit, p.usage = append(p.fence, fencing{node, hold.Hold{
+	p.fence, p.commit, p.usage = append(p.fence, fence.Given{Node: node, Hold: hold.Hold{
 		Replica: string(name), Owner: s.Task.Meta.ID, Name: s.Task.Meta.Name, Project: s.Task.Meta.Project,
-		Devices: indexes(q.devicesOf(name)), Reason: hold.Silent, Heard: heard, Since: now,
+		Devices: fence.Devices(q.devicesOf(name)), Reason: hold.Silent, Heard: heard, Since: now,
 	}}), true, true
 	text := fault.T("%s on node %s is lost: its launcher has not been heard for %s. Its devices stay closed until it is known to have ended; if the machine is gone, say so: fermi node lost %[2]s.",
 		"节点 %[2]s 上的 %[1]s 已丢失：其启动器已有 %[3]s 没有消息。在确认其结束之前，其加速卡保持关闭；若该机器已不在，请执行：fermi node lost %[2]s。", who, node, s.Silence[name].Round(time.Second))
@@ -136,16 +138,6 @@ func (q hushing) devicesOf(name engine.Name) uint64 {
 		}
 	}
 	return 0
-}
-
-// indexes are the set bits.
-func indexes(mask uint64) (out []int) {
-	for bit := range 64 {
-		if mask&(1<<bit) != 0 {
-			out = append(out, bit)
-		}
-	}
-	return out
 }
 
 // isFenced says that a member was given up in silence.

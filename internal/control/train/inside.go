@@ -22,6 +22,10 @@ func environmentStopped(name string) *loss {
 	return &loss{"EnvironmentStopped", fault.T("Its environment %s was stopped.", "所在环境 %s 已被停止。", name), true}
 }
 
+func environmentClosed(name, owner string) *loss {
+	return &loss{"EnvironmentClosed", fault.T("Its environment %s belongs to %s, who does not share it any more.", "所在环境 %s 属于 %s，且不再共享。", name, owner), true}
+}
+
 func environmentLost(name string) *loss {
 	return &loss{"EnvironmentLost", fault.T("Its environment %s was lost.", "所在环境 %s 已丢失。", name), false}
 }

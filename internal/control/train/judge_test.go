@@ -142,6 +142,9 @@ func TestHangIsVoted(t *testing.T) {
 	if p := decide(s, now); p.status.Failure != nil || p.status.Generation != 1 {
 		t.Errorf("one launcher's ranks work on, but: %+v", p.status.Failure)
 	}
+	if p := decide(s, now.Add(time.Minute)); p.status.Failure != nil || p.status.Generation != 1 || !tells(p, "RankStandsStill") {
+		t.Errorf("a minute later: %+v %+v", p.status.Failure, p.events)
+	}
 	hung(&s.Members[1], link.RankState{Rank: 1, Step: 6, State: 'S'})
 	p := decide(s, now)
 	if f := p.status.Failure; f == nil || *f.Rank != 1 || f.Cause != "hang" || f.Node != "n1" || p.status.Generation != 2 {

@@ -24,9 +24,13 @@ func measure(m *telemetry.Recoveries, project string, before, after *api.Trainin
 		}
 		m.Saved(u.Saves-was.Saves, u.WholeSaves-was.WholeSaves)
 	}
-	if in.Recovered > old.Recovered { // the newest: another failure would have ended it unfinished
-		newest := in.Newest()
-		m.Recovered(phaseSeconds(newest), newest.EndedAt.Sub(newest.FailedAt))
+	if in.Recovered > old.Recovered { // the newest that passed: it may have failed again since it was looked at
+		for i := range in.Last {
+			if r := &in.Last[len(in.Last)-1-i]; r.Passed && r.EndedAt != nil {
+				m.Recovered(phaseSeconds(r), r.EndedAt.Sub(r.FailedAt))
+				break
+			}
+		}
 	}
 	if after.Phase.Finished() && !before.Phase.Finished() {
 		m.Finished(project, string(after.Phase), spentOf(after.Time))

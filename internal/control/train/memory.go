@@ -6,6 +6,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/control/train/figure"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
@@ -157,7 +158,9 @@ func (m *memory) lend(ch store.Change, guest api.Key) (news []api.Key) {
 		}
 		for _, l := range p.Spec.Inside {
 			note(l.TaskID)
-			news = append(news, api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: l.Task})
+			if host := l.Key(ch.Key.Project); host.Kind == api.KindTrainingTask { // others have a controller of their own
+				news = append(news, host)
+			}
 		}
 	}
 	each(was, func(id string) {
@@ -182,13 +185,20 @@ func (m *memory) guestOf(id string) (api.Key, bool) {
 	return guest, ok
 }
 
-// newlyHeld are the tasks of which a replica was given up on a node.
-func (m *memory) newlyHeld(old, now *api.Node) (out []api.Key) {
-	for i := range now.Status.Holds {
-		h := &now.Status.Holds[i]
-		if key, ok := m.keyOf(h.Owner); ok && (old == nil || old.Status.Holds.Of(h.Replica) == nil) {
-			out = append(out, key)
+// heldOtherwise are the tasks of which a replica was given up on a node, or is so no more: then it can be removed.
+func (m *memory) heldOtherwise(old, now *api.Node) (out []api.Key) {
+	var before hold.List
+	if old != nil {
+		before = old.Status.Holds
+	}
+	differ := func(these, those hold.List) {
+		for i := range these {
+			if key, ok := m.keyOf(these[i].Owner); ok && those.Of(these[i].Replica) == nil {
+				out = append(out, key)
+			}
 		}
 	}
+	differ(now.Status.Holds, before)
+	differ(before, now.Status.Holds)
 	return out
 }

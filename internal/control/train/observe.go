@@ -4,6 +4,8 @@ import (
 	"context"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/moment"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -16,7 +18,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (snapshot, error)
 	if err != nil {
 		return snapshot{}, err
 	}
-	s := snapshot{Gang: g, archiveAfter: c.cfg.ArchiveAfter}
+	s := snapshot{Gang: g, archiveAfter: c.cfg.ArchiveAfter, mark: markOf(c.cfg.Clock)}
 	s.stay = c.kept.hasToStay(s.Task) || s.Inside()
 	guest, _ := c.kept.guestOf(s.Task.Meta.ID)
 	s.guest, s.base = guest.Name, c.kept.baseOf(s.Task)
@@ -35,23 +37,35 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (snapshot, error)
 	return s, nil
 }
 
+// markOf is now by both clocks; nil where there is only one.
+func markOf(c clock.Clock) *moment.Mark {
+	boot, up := clock.Up(c)
+	if boot == "" {
+		return nil
+	}
+	return &moment.Mark{At: c.Now().UTC().Round(0), Boot: boot, Up: api.Duration(up)}
+}
+
 // environments looks whether all environments of a guest are as they were when it got its place; nil: they are.
 func (c *Controller) environments(ctx context.Context, s *snapshot) (*loss, error) {
 	if s.Placement == nil {
 		return nil, nil
 	}
 	for _, l := range s.Placement.Spec.Inside {
-		o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindTrainingTask, Project: s.Task.Meta.Project, Name: l.Task}, 0)
+		o, err := c.cfg.Store.Get(ctx, l.Key(s.Task.Meta.Project), 0)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
-		if err != nil || o.GetMeta().ID != l.TaskID {
+		env, ok := api.WorkloadOf(o)
+		if err != nil || !ok || o.GetMeta().ID != l.TaskID {
 			return environmentStopped(l.Task), nil
 		}
-		switch env := o.(*api.TrainingTask); {
-		case env.Spec.Stop || env.Meta.DeletedAt != nil:
+		switch {
+		case env.Stop:
 			return environmentStopped(l.Task), nil
-		case env.Status.Phase.Finished() || env.Status.AttemptOf(l.Role) != l.Attempt || !runs(c.cfg.Engine, l):
+		case !env.Host.Admit(env.Meta.Owner, s.Task.Meta.Owner):
+			return environmentClosed(l.Task, env.Meta.Owner), nil
+		case env.Phase.Finished() || env.AttemptOf(l.Role) != l.Attempt || !runs(c.cfg.Engine, l):
 			return environmentLost(l.Task), nil
 		}
 		leaves, err := c.leaves(ctx, s.Task.Meta.Project, l)

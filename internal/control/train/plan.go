@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/control/train/figure"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -17,7 +18,7 @@ type plan struct {
 	dropPlace bool
 	moveOn    bool               // the place reserved for it becomes its place
 	resize    *api.PlacementSpec // its place, with replicas that came or went; nil: as it is
-	fence     []fencing          // who is given up in silence
+	fence     []fence.Given      // who is given up in silence
 	orders
 	archive bool // move the task to history
 	erase   bool // delete the task and its bytes

@@ -62,12 +62,15 @@ func (s checking) pass(p *plan, now time.Time) bool {
 
 // conclude writes down what was found.
 func conclude(p *plan, now time.Time, members []preflight.Member) {
-	pairs, latency, rate := preflight.Measure(members)
+	met := preflight.Measure(members)
 	p.status.Preflight = &api.PreflightStatus{
-		StartedAt: p.status.Preflight.StartedAt, FinishedAt: &now, Pairs: pairs,
-		LatencyMs: float64(latency.Microseconds()) / 1000, Rate: api.Bytes(rate), Devices: preflight.Covered(members), Versions: preflight.Common(members), Findings: preflight.Judge(members),
+		StartedAt: p.status.Preflight.StartedAt, FinishedAt: &now, Pairs: met.Pairs, OneMachine: met.OneMachine, Crossings: met.Crossings,
+		LatencyMs: preflight.Millis(met.Longest), Rate: api.Bytes(met.Rate), Devices: preflight.Covered(members), Versions: preflight.Common(members), Findings: preflight.Judge(members),
 	}
 	p.commit = true
+	for _, c := range met.Crossings {
+		p.tell(false, "CrossesZones", fmt.Sprintf("crosses-%d-%s-%s", p.status.Attempt, c.From, c.To), preflight.Said(c))
+	}
 	for i, f := range p.status.Preflight.Findings {
 		p.tell(true, "Preflight", fmt.Sprintf("preflight-%d-%d", p.status.Attempt, i), f.Message)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/moment"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/control/save"
 	"github.com/fermi-cluster/fermi/internal/control/train/figure"
@@ -27,6 +28,8 @@ type snapshot struct {
 	took    map[string]time.Duration
 	// saved is its newest checkpoint; nil: none that this leader saw.
 	saved *api.SavedStep
+	// mark is the moment by a clock that nobody sets; nil: there is none.
+	mark *moment.Mark
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 }

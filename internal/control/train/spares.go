@@ -42,7 +42,7 @@ func newIn(was *api.Rendezvous, m *gang.Member) bool {
 }
 
 // tookPlace tells that ranks go on in spares.
-func (s resizing) tookPlace(was *api.Rendezvous, from int64) fault.Text {
+func (s resizing) tookPlace(was *api.Rendezvous, from fault.Text) fault.Text {
 	who := ""
 	for i := range s.Members {
 		m := &s.Members[i]
@@ -54,7 +54,7 @@ func (s resizing) tookPlace(was *api.Rendezvous, from int64) fault.Text {
 		}
 		who += m.Role + "-" + itoa(m.Index)
 	}
-	return fault.T("%s took the place of what was lost, from step %d on; another spare is looked for.", "备用副本 %s 已接替丢失的副本，从第 %d 步继续；正在安排新的备用副本。", who, from)
+	return fault.T("%[1]s took the place of what was lost, from %[2]s on; another spare is looked for.", "备用副本 %[1]s 已接替丢失的副本，从%[3]s继续；正在安排新的备用副本。", who, from.EN, from.ZH)
 }
 
 // keepSpares starts spares, ends those that were replaced, and gives up the slots of those that ended for

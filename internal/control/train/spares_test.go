@@ -234,6 +234,27 @@ func TestNoSpareReady(t *testing.T) {
 	}
 }
 
+// TestAllLostButASpare: with a whole zone all members went, at once or one after the other, and one spare can't go on alone: nobody waits for the
+// rest of that place.
+func TestAllLostButASpare(t *testing.T) {
+	for name, turns := range map[string][][]int{"at once": {{0, 1, 2}}, "one by one": {{1}, {0}, {2}}, "some first": {{0, 1}, {2}}} {
+		g := watched(engine.StateRunning)
+		g.pl.Spec.Roles = slotsOn(6, 6, 6, 5) // 6 takes no work
+		g.tk.Status.Rendezvous.Members = func() string { s := g.look(); return s.Members.Hash() }()
+		var p plan
+		for _, turn := range turns {
+			for _, i := range turn {
+				lost := g.worker(i)
+				lost.State, lost.Exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
+			}
+			p = g.step()
+		}
+		if !slices.Contains(p.stop, g.worker(3).Name) {
+			t.Errorf("%s: it waits for others: %+v, stops %v", name, g.pl.Spec, p.stop)
+		}
+	}
+}
+
 // TestSpareForFaultyNode: a rank fails of its node; a spare has its ranks, and its launcher ends after that.
 func TestSpareForFaultyNode(t *testing.T) {
 	g := watched(engine.StateRunning)

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/image"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -36,7 +39,7 @@ func (c *Controller) apply(ctx context.Context, s *Seen, p Plan) error {
 			return fmt.Errorf("write usage: %w", err)
 		}
 	}
-	if p.Next != nil || p.Leave || p.Move {
+	if p.Next != nil || p.Leave || p.Move || len(p.Fence) > 0 {
 		if err := c.commit(ctx, s, p); err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
@@ -44,7 +47,26 @@ func (c *Controller) apply(ctx context.Context, s *Seen, p Plan) error {
 	if err := c.effects(ctx, s, p); err != nil {
 		return err
 	}
+	c.say(ctx, s, p.Say)
 	return c.tell(ctx, s, p.Events)
+}
+
+// sayFor is how long a launcher may take to hear a word.
+const sayFor = 5 * time.Second
+
+// say tells the launchers of all members something.
+func (c *Controller) say(ctx context.Context, s *Seen, word string) {
+	if word == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sayFor)
+	defer cancel()
+	for i := range s.Members {
+		m := &s.Members[i]
+		if _, err := c.cfg.Hub.AskRank(ctx, m.Name, link.Probe{Generation: int64(m.Attempt), Kind: word}); err != nil {
+			c.cfg.Log.Info("a launcher did not hear", "replica", m.Name, "word", word, "error", err)
+		}
+	}
 }
 
 // commit writes the status, and deletes or changes the placement where the plan says so.
@@ -68,13 +90,26 @@ func (c *Controller) commit(ctx context.Context, s *Seen, p Plan) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
 	defer cancel()
-	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch, Urgent: true})
-	return err
+	holds, nodes, err := fence.Hold(ctx, c.cfg.Store, p.Fence, now)
+	if err != nil {
+		return err
+	}
+	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: append(ops, holds...), Fence: c.epoch, Urgent: true}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range nodes {
+		if c.loop != nil {
+			c.know(n) // the next turn must see it
+		}
+	}
+	return nil
 }
 
 func (c *Controller) effects(ctx context.Context, s *Seen, p Plan) error {
 	var errs []error
-	if len(p.Stop)+len(p.Remove) > 0 {
+	if len(p.Stop)+len(p.End)+len(p.Remove) > 0 {
 		// A write that changes nothing: a leader that slept must not end what its successor started.
 		if _, err := store.StillLeading(ctx, c.cfg.Store, c.epoch); err != nil {
 			return err
@@ -82,6 +117,9 @@ func (c *Controller) effects(ctx context.Context, s *Seen, p Plan) error {
 	}
 	for _, name := range p.Stop {
 		errs = append(errs, c.cfg.Engine.Stop(ctx, name, c.grace(s)))
+	}
+	for _, name := range p.End {
+		errs = append(errs, c.cfg.Engine.Stop(ctx, name, 0))
 	}
 	errs = append(errs, c.startAll(ctx, s, p.Start))
 	for _, i := range p.Go {
@@ -150,7 +188,13 @@ func (c *Controller) startAll(ctx context.Context, s *Seen, start []int) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	var events []Event
+	for _, err := range errs {
+		if f := fault.From(err); f != nil && f.Code == fault.Unavailable && ctx.Err() == nil { // such as a quota: told once an attempt
+			events = append(events, Event{Warning: true, Reason: f.Reason, Message: f.Message, Once: fmt.Sprintf("start-%d-%s", s.View.Attempt, f.Reason)})
+		}
+	}
+	return errors.Join(append(errs, c.tell(ctx, s, events))...)
 }
 
 // replica is what the engine is told about a member.
@@ -161,13 +205,16 @@ func (c *Controller) replica(s *Seen, m *Member) engine.Replica {
 		Role: m.Role, Index: m.Index, Attempt: m.Attempt, Ranks: 1, Code: w.Program.Code, Credentials: w.Program.Credentials,
 		HyperParameters: w.Program.Parameters, StopGrace: api.DefaultStopGrace,
 	}
+	r.Clones, r.Volumes = w.Program.Clones, w.Program.Volumes
+	r.Mounts = mount.Lists{Datasets: w.Program.Datasets, Models: w.Program.Models}
 	role := w.Role(m.Role)
 	if role != nil {
-		r.Command, r.Ranks = append(append([]string{}, role.Command...), role.Args...), role.RankCount()
+		r.Ranks = role.RankCount()
 		r.Env, r.SecretFiles, r.WorkingDir, r.Resources, r.Standby = role.Env, role.SecretFiles, role.WorkingDir, role.Resources, role.Standby
 		if role.Image != api.ImageHost {
 			r.Image = role.Image
 		}
+		r.Command = image.Argv(role, r.Image)
 	}
 	if n := m.Node; n != nil {
 		r.Node, r.Zone, r.Virtual = n.Meta.Name, n.Spec.Zone, n.Spec.Virtual

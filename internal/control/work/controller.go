@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -29,6 +30,12 @@ type Rules interface {
 	Fill(w api.Work, role *api.Role, r *engine.Replica)
 }
 
+// Looker is who needs more of the world for its judgement than all need.
+type Looker interface {
+	// Look completes what was seen. What can't be had now is left out.
+	Look(ctx context.Context, s *Seen, now time.Time)
+}
+
 // Engine is what controllers need of the engine port.
 type Engine interface {
 	Start(ctx context.Context, r engine.Replica) error
@@ -43,14 +50,20 @@ type Hub interface {
 	Attached(name engine.Name) bool
 	// Ranks is what the launcher told last about its processes.
 	Ranks(name engine.Name) (link.Ranks, bool)
+	// Silence is how long a launcher has said nothing that it should have said, in time in which somebody listened; known is
+	// false where it never said anything.
+	Silence(name engine.Name) (silent time.Duration, known bool)
 	// Go tells it to start them; repeating is fine.
 	Go(name engine.Name, attempt int, g link.Generation) error
+	// AskRank has a launcher do something, or tell something, and waits for its answer. Fault Unavailable: it can't be reached now.
+	AskRank(ctx context.Context, name engine.Name, p link.Probe) (link.Probed, error)
 }
 
 // History is what they need of the past.
 type History interface {
 	history.Events
 	history.Usage
+	history.Served
 	PutArchived(ctx context.Context, rows ...history.Archived) error
 }
 
@@ -65,12 +78,16 @@ type Config struct {
 	Log     *slog.Logger
 	// EraseBytes deletes logs and outputs by the owner's id.
 	EraseBytes func(ctx context.Context, id string) error
+	// Print adds whole lines to the log of something by its id, and says up to where they are kept for good; nil: nobody keeps them.
+	Print func(ctx context.Context, id, of string, offset int64, lines []byte) (durable int64, err error)
 	// UID is a project's on machines that keep projects apart; nil or 0: none.
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// Folders are the names of the machines' folders that a project was granted; nil: none.
 	Folders func(ctx context.Context, project string) ([]string, error)
 	// DropHome deletes the home that an owner's replicas had, by the owner's id; none is fine.
 	DropHome func(ctx context.Context, id string) error
+	// Output reads a file that a replica left, of so many bytes at most, once it has handed over. Fault NotFound: it left none.
+	Output func(ctx context.Context, replica engine.Name, file string, most int64) ([]byte, error)
 	// ArchiveAfter is how long what is finished stays in the store.
 	ArchiveAfter time.Duration
 	Workers      int
@@ -83,7 +100,9 @@ type Controller struct {
 	mu    sync.Mutex
 	loop  *reconcile.Loop      // nil while not leading
 	nodes map[uint32]*api.Node // by number
-	keys  map[string]api.Key   // id → key
+	named map[string]*api.Node
+	keys  map[string]api.Key // id → key
+	lent  guests
 }
 
 // New makes a controller; it starts nothing.
@@ -98,40 +117,17 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 		Name: strings.ToLower(string(c.cfg.Rules.Kind())), Reconciler: c, Workers: max(c.cfg.Workers, 1), Clock: c.cfg.Clock, Log: c.cfg.Log,
 	})
 	c.mu.Lock()
-	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
+	c.epoch, c.loop, c.nodes, c.named, c.keys, c.lent = epoch, loop, map[uint32]*api.Node{}, map[string]*api.Node{}, map[string]api.Key{}, guests{}
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		c.loop = nil
 		c.mu.Unlock()
 	}()
-	for _, kind := range kinds {
-		snap, err := c.cfg.Store.List(ctx, kind, "", 0)
-		if err != nil {
-			return err
-		}
-		snap.Ascend("", func(o api.Object) bool {
-			c.change(store.Change{Key: api.KeyOf(o), New: o})
-			return true
-		})
+	if err := store.Fill(ctx, c.cfg.Store, c.change, kinds...); err != nil {
+		return err
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { c.follow(ctx, feed) })
-	err := loop.Run(ctx)
-	wg.Wait()
-	return err
-}
-
-func (c *Controller) follow(ctx context.Context, feed *store.Feed) {
-	for {
-		changes, err := feed.Next(ctx)
-		if err != nil {
-			return
-		}
-		for _, ch := range changes {
-			c.change(ch)
-		}
-	}
+	return loop.RunBeside(ctx, func() { feed.Each(ctx, c.change) })
 }
 
 // change files one change of the store and asks for the turns it calls for.
@@ -144,11 +140,13 @@ func (c *Controller) change(ch store.Change) {
 	switch ch.Key.Kind {
 	case api.KindNode:
 		if n, ok := ch.New.(*api.Node); ok {
-			c.nodes[n.Spec.Number] = n
+			c.know(n)
 		}
 	case api.KindPlacement:
-		if key, ok := c.keys[ch.Key.Name]; ok { // else it is of another kind
-			c.loop.Add(key)
+		for _, id := range append(c.lent.note(ch), ch.Key.Name) {
+			if key, ok := c.keys[id]; ok { // else it is of another kind
+				c.loop.Add(key)
+			}
 		}
 	default:
 		if ch.Old != nil && (ch.New == nil || ch.New.GetMeta().ID != ch.Old.GetMeta().ID) {
@@ -161,6 +159,22 @@ func (c *Controller) change(ch store.Change) {
 		// One that waits needs no turn before it has a place or somebody wants something else of it.
 		if w, _ := api.WorkloadOf(ch.New); w.Phase != api.PhasePending || w.Attempt > 0 || w.Stop {
 			c.loop.Add(ch.Key)
+		}
+	}
+}
+
+// know files a node, and asks for the turns of those of whom a replica was given up there or is so no more. mu held.
+func (c *Controller) know(n *api.Node) {
+	var before hold.List
+	if old := c.named[n.Meta.Name]; old != nil {
+		before = old.Status.Holds
+	}
+	c.nodes[n.Spec.Number], c.named[n.Meta.Name] = n, n
+	for _, two := range [][2]hold.List{{n.Status.Holds, before}, {before, n.Status.Holds}} {
+		for i := range two[0] {
+			if key, ok := c.keys[two[0][i].Owner]; ok && two[1].Of(two[0][i].Replica) == nil {
+				c.loop.Add(key)
+			}
 		}
 	}
 }
@@ -195,6 +209,9 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if s.torn() {
 		return reconcile.Result{Wake: afterRemove}, nil
 	}
+	if l, ok := c.cfg.Rules.(Looker); ok {
+		l.Look(ctx, s, c.cfg.Clock.Now().UTC())
+	}
 	p := c.cfg.Rules.Decide(s, c.cfg.Clock.Now().UTC())
 	if err := c.apply(ctx, s, p); err != nil {
 		return reconcile.Result{}, err
@@ -213,6 +230,9 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (*Seen, error) {
 	}
 	w := o.(api.Work)
 	s := &Seen{Work: w, View: w.Workload(), ArchiveAfter: c.cfg.ArchiveAfter}
+	c.mu.Lock()
+	s.Guest = c.lent.in(s.View.Meta.ID)
+	c.mu.Unlock()
 	if po, err := c.cfg.Store.Get(ctx, s.View.PlaceKey(), 0); err == nil {
 		s.Placement = po.(*api.Placement)
 	} else if !fault.Is(err, fault.NotFound) {
@@ -220,15 +240,25 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (*Seen, error) {
 	}
 	known := map[engine.Name]engine.Observation{}
 	for _, ob := range c.cfg.Engine.Replicas(s.View.Meta.ID) {
-		known[ob.Name] = ob
+		known[ob.Name] = c.heed(s, ob)
 	}
 	if s.Placement != nil {
 		c.muster(s, known)
 	}
 	for _, ob := range known {
-		s.Others = append(s.Others, ob)
+		if !isGiven(s.Given, ob.Name) {
+			s.Others = append(s.Others, ob)
+		}
 	}
 	slices.SortFunc(s.Others, func(a, b engine.Observation) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	for _, ob := range s.Others {
+		if silent := c.silenceOf(ob); silent > 0 {
+			if s.Silence == nil {
+				s.Silence = map[engine.Name]time.Duration{}
+			}
+			s.Silence[ob.Name] = silent
+		}
+	}
 	return s, nil
 }
 
@@ -250,7 +280,7 @@ func (c *Controller) muster(s *Seen, known map[engine.Name]engine.Observation) {
 			m.Known = ob
 			delete(known, m.Name)
 		}
-		m.Attached = c.cfg.Hub.Attached(m.Name)
+		m.Silent, m.Attached = c.silenceOf(m.Known), c.cfg.Hub.Attached(m.Name) && !isGiven(s.Given, m.Name)
 		m.Said, _ = c.cfg.Hub.Ranks(m.Name)
 	}
 }

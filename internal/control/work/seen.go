@@ -5,6 +5,8 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/activity"
+	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -17,6 +19,15 @@ type Seen struct {
 	Placement *api.Placement       // nil: none
 	Members   []Member             // of the current attempt, in the placement's order
 	Others    []engine.Observation // replicas of earlier attempts, or of no slot
+	// Silence is how long the launchers of Others have said nothing; absent: they speak.
+	Silence map[engine.Name]time.Duration
+	// Signals are those of the work that were looked at last; nil: nobody needs them, or none could be had.
+	Signals *Signals
+	Guest   string    // the task that runs inside it; "": none
+	NoRoom  error     // why a start that is due by itself may not be
+	Given   []GivenUp // of whatever attempt; as members they have ended, and they are none of Others
+	// Pinned: it has something of its own where it runs. A launcher that says nothing is not given up for it.
+	Pinned bool
 	// ArchiveAfter is how long what is finished stays in the store.
 	ArchiveAfter time.Duration
 }
@@ -30,6 +41,7 @@ type Member struct {
 	Node     *api.Node // nil: gone
 	Devices  uint64
 	Attached bool
+	Silent   time.Duration      // how long its launcher has said nothing that it should have said
 	Said     link.Ranks         // the newest by its launcher; zero: nothing
 	Known    engine.Observation // by the engine; its State is "" where it does not know the replica
 }
@@ -137,18 +149,27 @@ func (s *Seen) torn() bool {
 
 // Plan is what to do, in the order apply does it.
 type Plan struct {
-	Next    api.Work // with its new status; nil: as it is
-	Usage   bool     // write the usage of members that run or ended first
-	Leave   bool     // the placement goes with the status
-	Move    bool     // the place reserved for it becomes its place
+	Next    api.Work      // with its new status; nil: as it is
+	Usage   bool          // write the usage of members that run or ended first
+	Leave   bool          // the placement goes with the status
+	Move    bool          // the place reserved for it becomes its place
+	Fence   []fence.Given // who is given up
 	Stop    []engine.Name
-	Start   []int // members
-	Go      []int // members that may start their processes
+	End     []engine.Name // like Stop, at once: nothing that they save counts
+	Start   []int         // members
+	Go      []int         // members that may start their processes
 	Remove  []engine.Name
 	Archive bool // move it to history
 	Erase   bool // delete it and its bytes
 	Events  []Event
+	Say     string // to the launchers of all members, as the kind of a probe; who does not hear it misses it
 	Wake    time.Duration
+}
+
+// Signals are the signs of work in a replica, and when they were asked for.
+type Signals struct {
+	Table activity.Table
+	Heard time.Time
 }
 
 // Event is a happening that people are told of.

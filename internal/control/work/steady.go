@@ -35,7 +35,9 @@ func Steady(s *Seen, was *Status, policy *api.RestartPolicy, now time.Time) (sta
 	}
 	t.status.Restarts = slices.Clone(was.Restarts)
 	s.Sweep(&t.plan)
-	t.decide()
+	if !t.hush() {
+		t.decide()
+	}
 	changed = t.plan.Leave || t.plan.Move || !reflect.DeepEqual(&t.status, was)
 	return t.status, t.plan, changed
 }
@@ -79,7 +81,7 @@ func (t *judgement) tell(warning bool, reason, once string, message fault.Text) 
 
 // finished waits for the last folder to go, then archives or erases.
 func (t *judgement) finished() {
-	left := len(t.Others) > 0
+	left := len(t.Others) > 0 || t.Pinned && slices.ContainsFunc(t.Given, func(g GivenUp) bool { return !g.Hold.Released })
 	for i := range t.Members {
 		switch m := &t.Members[i]; {
 		case m.Known.State == "":
@@ -119,6 +121,10 @@ const exitStopped = 143
 func (t *judgement) stop() {
 	if t.EndAll(&t.plan) {
 		t.finish(api.PhaseStopped, exitStopped, "Stopped", fault.T("Stopped on request.", "已按要求停止。"))
+		return
+	}
+	if m := silentOf(t.Members); m != nil && t.Pinned {
+		t.reach()
 		return
 	}
 	t.note("Stopping", fault.T("Waiting for the processes to end.", "正在等待进程结束。"))
@@ -162,8 +168,17 @@ func (t *judgement) begin() {
 // proceed is for work with a placement and a current attempt.
 func (t *judgement) proceed() {
 	t.status.Replicas = t.Count()
+	if m := lostOf(t.Members, t.Given); m != nil {
+		t.leaveLost(m)
+		return
+	}
+	t.reach()
 	if m := t.Failed(); m != nil {
-		t.fail(m)
+		if x := m.Known.Exit; x != nil && x.Reason == engine.ReasonRefused {
+			t.leave(&api.Eviction{Reason: x.Reason, Message: fault.Unpack(x.Message)}) // somebody was faster there
+		} else {
+			t.fail(m)
+		}
 		return
 	}
 	if t.status.Replicas.Succeeded == len(t.Members) {
@@ -186,7 +201,7 @@ func (t *judgement) proceed() {
 	if t.status.Replicas.Starting == 0 && t.status.Phase != api.PhaseRunning {
 		t.status.StartedAt = cmp.Or(t.status.StartedAt, t.Started())
 		t.plan.Usage = true
-		t.to(api.PhaseRunning, "Started", fault.T("All its processes run.", "全部进程已运行。"))
+		t.to(api.PhaseRunning, "Started", running)
 		t.tell(false, "Started", "started", t.status.Message)
 	}
 }
@@ -201,6 +216,12 @@ func (t *judgement) fail(m *Member) {
 	window := cmp.Or(t.policy.Window.Std(), time.Hour)
 	recent := slices.DeleteFunc(t.status.Restarts, func(at time.Time) bool { return t.now.Sub(at) >= window })
 	left := t.policy.MaxRestarts - len(recent)
+	if t.Pinned && why == engine.ReasonDiskLimit { // what filled the disk is still there
+		left = 0
+		if x := m.Known.Exit; x.Message != "" {
+			message = fault.Unpack(x.Message)
+		}
+	}
 	if left > 0 && t.status.Phase != api.PhaseRecovering {
 		t.to(api.PhaseRecovering, cmp.Or(why, "ReplicaFailed"), message)
 	}

@@ -43,6 +43,7 @@ func left(state engine.State) func(*Seen) {
 // TestSteady: each row is one turn. What is left out of a row does not happen.
 func TestSteady(t *testing.T) {
 	failed := &engine.Exit{Code: 7, Reason: engine.ReasonNonZero, At: now}
+	refused := &engine.Exit{Code: -1, Reason: engine.ReasonRefused, At: now}
 	well := &engine.Exit{Reason: engine.ReasonSucceeded, At: now}
 	twice := &api.RestartPolicy{MaxRestarts: 2}
 	run := func(phase api.Phase) Status { return Status{Phase: phase, Attempt: 1, Zones: []string{"z"}} }
@@ -75,6 +76,7 @@ func TestSteady(t *testing.T) {
 		"runs":                       {seen(engine.StateRunning, true, nil), run(api.PhaseInitializing), nil, want{Phase: api.PhaseRunning, Attempt: 1, Usage: true}},
 		"hands over after a failure": {seen(engine.StateExited, true, failed), run(api.PhaseRunning), twice, want{Phase: api.PhaseRecovering, Attempt: 1}},
 		"starts again":               {seen(engine.StateDone, false, failed), run(api.PhaseRecovering), twice, want{Phase: api.PhaseRecovering, Attempt: 2, Usage: true}},
+		"was refused by its node":    {seen(engine.StateDone, false, refused), run(api.PhaseInitializing), nil, want{Phase: api.PhasePending, Attempt: 1, Usage: true, Leave: true}},
 		"may not start again":        {seen(engine.StateDone, false, failed), run(api.PhaseRunning), nil, want{Phase: api.PhaseFailed, Attempt: 1, Usage: true, Leave: true}},
 		"ends well":                  {seen(engine.StateDone, false, well), run(api.PhaseRunning), nil, want{Phase: api.PhaseCompleted, Attempt: 1, Usage: true, Leave: true}},
 		"is told to end":             {seen(engine.StateRunning, true, nil, stopped), run(api.PhaseRunning), nil, want{Phase: api.PhaseRunning, Attempt: 1, Stop: []engine.Name{first}}},

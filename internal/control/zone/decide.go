@@ -24,24 +24,24 @@ const (
 // unreported is the reason that control/node gives a node of which no engine speaks.
 const unreported = "NotReported"
 
-// staleLink is how long a measurement counts against a zone.
-const staleLink = 24 * time.Hour
-
 // seen is a zone and what stands in it.
 type seen struct {
 	zone                       *api.Zone
+	peers                      map[string]bool                // other zones that exist
+	trips                      map[string]api.MeasuredLatency // the newest that tasks measured from here, by zone
 	nodes, ready, silent, devs int
-	retired                    int // cordoned and not ready: an operator knows, they count neither way
+	trouble                    *fault.Error // nil: its engine can be used
+	retired                    int          // cordoned and not ready: an operator knows, they count neither way
 }
 
 // decide is the zone's status.
 func decide(s seen, now time.Time) api.ZoneStatus {
 	st := api.ZoneStatus{
-		Health: api.ZoneDegraded, Nodes: s.nodes, Ready: s.ready, Devices: s.devs, Measured: s.zone.Status.Measured,
+		Health: api.ZoneDegraded, Nodes: s.nodes, Ready: s.ready, Devices: s.devs, Measured: keep(s, now),
 		PricedSince: s.zone.Status.PricedSince,
 	}
 	wanted := s.nodes - s.retired
-	slow, worst := slowLinks(s.zone, now)
+	slow, worst := slowLinks(s.zone, st.Measured, now)
 	links := len(s.zone.Spec.LatencyMs)
 	switch {
 	case s.zone.Spec.Outage:
@@ -49,6 +49,11 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 	case s.zone.Spec.Health != "":
 		st.Health, st.Reason = s.zone.Spec.Health, ReasonSetByHand
 		st.Message = fault.T("%s", "%s", s.zone.Spec.HealthReason)
+	case s.trouble != nil:
+		st.Reason, st.Message = ReasonUnreachable, s.trouble.Message
+		if hint := s.trouble.Hint; !hint.IsZero() {
+			st.Message = fault.Text{EN: st.Message.EN + " " + hint.EN, ZH: st.Message.ZH + hint.ZH}
+		}
 	case wanted == 0:
 		st.Reason, st.Message = ReasonNoNodes, fault.T("The zone has no nodes in use.", "该可用区没有可用的节点。")
 	case s.silent == wanted:
@@ -61,7 +66,7 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 		st.Reason = ReasonSlowLinks
 		st.Message = fault.T("%[1]d of %[2]d links are slower than declared; to %[3]s it takes %[4]v ms instead of %[5]v.",
 			"%[1]d/%[2]d 条链路慢于标称；到 %[3]s 实测 %[4]v 毫秒，标称 %[5]v 毫秒。",
-			slow, links, worst, s.zone.Status.Measured[worst].P50Ms, s.zone.Spec.LatencyMs[worst])
+			slow, links, worst, st.Measured[worst].P50Ms, s.zone.Spec.LatencyMs[worst])
 	default:
 		st.Health, st.Reason = api.ZoneHealthy, ReasonAllWell
 	}
@@ -70,16 +75,16 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 
 // slowLinks counts declared links that were lately measured in a worse class. More than half must be
 // slow to blame this zone: one far zone that is ill makes one link slow here.
-func slowLinks(z *api.Zone, now time.Time) (slow int, worst string) {
-	for _, to := range slices.Sorted(maps.Keys(z.Status.Measured)) {
-		m := z.Status.Measured[to]
+func slowLinks(z *api.Zone, measured map[string]api.MeasuredLatency, now time.Time) (slow int, worst string) {
+	for _, to := range slices.Sorted(maps.Keys(measured)) {
+		m := measured[to]
 		declared, ok := z.Spec.LatencyMs[to]
-		if !ok || now.Sub(m.At) > staleLink {
+		if !ok || now.Sub(m.At) > cost.Fresh {
 			continue
 		}
 		if cost.ClassOf(m.P50Ms).Rank() > cost.ClassOf(declared).Rank() {
 			slow++
-			if worst == "" || m.P50Ms > z.Status.Measured[worst].P50Ms {
+			if worst == "" || m.P50Ms > measured[worst].P50Ms {
 				worst = to
 			}
 		}

@@ -23,6 +23,8 @@ type Watch struct {
 	root  string
 	limit int64
 	loose bool
+	kept  bool  // what lay there in the beginning does not count
+	most  int64 // whatever lay there, it may not hold more; 0: no such bound
 	free  int64 // of the file system, in the beginning
 	quota *quota
 	clock clock.Clock
@@ -42,6 +44,13 @@ func Loose(root string, c clock.Clock, pids func() []int) *Watch {
 	return &Watch{root: root, limit: free / 5 * 4, loose: true, free: free, clock: c, pids: pids}
 }
 
+// LooseKept is Loose for a folder that has something in it already, which does not count, and that may not hold more than most in any case.
+func LooseKept(root string, most int64, c clock.Clock, pids func() []int) *Watch {
+	w := Loose(root, c, pids)
+	w.kept, w.most, w.quota = true, most, holdFolder(root, most+headroom)
+	return w
+}
+
 // Limit is how many bytes there may be.
 func (w *Watch) Limit() int64 { return w.limit }
 
@@ -52,6 +61,13 @@ func (w *Watch) ByKernel() bool { return w.quota != nil }
 // its error. ErrTooDeep is a tree that can't be counted.
 func (w *Watch) Run(ctx context.Context) (int64, error) {
 	rest := lookEvery
+	if w.kept {
+		had, err := w.count(ctx, 0)
+		if err != nil && (ctx.Err() != nil || errors.Is(err, ErrTooDeep)) {
+			return had, err
+		}
+		w.limit, w.kept = min(w.limit+had, w.most), false
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -78,10 +94,14 @@ func (w *Watch) look(ctx context.Context) (int64, error) {
 			return used, nil
 		}
 	}
-	if w.loose && w.free-freeOf(w.root) < w.limit/2 {
+	if w.loose && w.most == 0 && w.free-freeOf(w.root) < w.free/5*2 {
 		return 0, nil
 	}
-	return Count(ctx, w.root, w.pids(), w.limit, func(ctx context.Context) error {
+	return w.count(ctx, w.limit)
+}
+
+func (w *Watch) count(ctx context.Context, most int64) (int64, error) {
+	return Count(ctx, w.root, w.pids(), most, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

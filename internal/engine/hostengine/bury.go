@@ -35,9 +35,9 @@ func (k *keeper) bury(ctx context.Context, s seen) error {
 	}
 	if s.launcher != nil && s.launcher.BootID != boot {
 		// Nothing outlives a boot.
-		exit.Message = "The machine restarted while the replica was alive."
+		exit.Cause, exit.Message = engine.CauseNodeRestarted, "The machine restarted while the replica was alive."
 	} else {
-		exit.Message = "The launcher was killed; what was left of the replica's processes was stopped."
+		exit.Cause, exit.Message = engine.CauseLauncherKilled, "The launcher was killed; what was left of the replica's processes was stopped."
 		if n, err := group.OOMKills(); err == nil && n > 0 {
 			exit.Cause = "memory-limit" // its own doing, not the machine's
 			exit.Message = fmt.Sprintf("The launcher was killed; the kernel stopped %d processes of this replica for want of memory. "+

@@ -1,6 +1,7 @@
 package hostengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 type Images struct {
 	// UID keeps them; no project has it.
 	UID int
+	// IDs is the first of the numbers that users inside the images of the project with this uid have; 0, or nil: there are none.
+	IDs func(uid int) int
 	// Most is how many bytes of them a project may have, 0 without a limit; nil: none has one.
 	Most func(project string) int64
 }
@@ -53,18 +56,27 @@ type Config struct {
 	Tiers func(node string) record.Tiers
 	// DeviceFiles are the device files that a replica with these devices may open beside the usual ones; nil: none.
 	DeviceFiles func([]api.Device) []string
-	// Owner is the one whose replicas are started where projects can't be kept apart; "" starts all.
-	Owner string
+	Standing
 	// Network gives replicas their addresses; nil: they use the machine's network.
 	Network *network.Network
 	// Remote gives launchers their orders over the link, as those get them that have no folder of ours; nil: in their folders.
 	Remote *Remote
 }
 
+// Standing is how the machine stands to people and to other machines.
+type Standing struct {
+	// Owner is the one whose replicas are started where projects can't be kept apart; "" starts all.
+	Owner string
+	// Advertise is where other machines reach this one; "": nobody else does.
+	Advertise string
+}
+
 // Remote is how launchers get their orders over the link.
 type Remote struct {
 	// Stop tells the launcher, if it is attached; the keeper repeats it.
 	Stop func(name engine.Name, grace time.Duration) error
+	// Far: nothing but the link reaches the launchers. One that does not hear is not killed.
+	Far bool
 }
 
 const (
@@ -109,10 +121,12 @@ type replica struct {
 	devices   []api.Device
 	virtual   bool
 	inside    engine.Name // "": it has a group of its own
-	uid       int
-	network   record.Network // zero: it uses the machine's, or that of its host
-	renewed   time.Time      // of network; its keeper's, after it was adopted
-	address   string         // where others reach its processes
+	// hostNetwork: it is on the machine's network because its gang is on several machines.
+	hostNetwork bool
+	uid         int
+	network     record.Network // zero: it uses the machine's, or that of its host
+	renewed     time.Time      // of network; its keeper's, after it was adopted
+	address     string         // where others reach its processes
 
 	poke  chan struct{} // room for one: look again
 	ended chan struct{} // closed when its keeper has ended
@@ -266,7 +280,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 		e.cfg.Log.Warn("what the machine added to a replica can't be read", "replica", name, "error", err)
 	}
 	r = &replica{
-		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, devices: spec.Devices, virtual: spec.Virtual, inside: spec.Inside, uid: spec.UID, network: ends.Network,
+		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, devices: spec.Devices, virtual: spec.Virtual, inside: spec.Inside, uid: spec.UID, network: ends.Network, hostNetwork: spec.HostNetwork,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	if r.address, err = e.addressOf(r); err != nil {
@@ -286,7 +300,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 	if seen.exit == nil && e.isExposed(r) {
 		e.old[name] = r.task
 	}
-	e.Put(seen.observation(r))
+	e.Put(seen.observation(r, cmp.Or(e.cfg.Advertise, loopback)))
 	return r, true, nil
 }
 
@@ -308,7 +322,7 @@ func (e *Engine) observe(r *replica, s seen) {
 	if e.replicas[r.name] != r {
 		return // it was removed meanwhile
 	}
-	e.Put(s.observation(r))
+	e.Put(s.observation(r, cmp.Or(e.cfg.Advertise, loopback)))
 	if s.exit != nil && e.old[r.name] != "" {
 		delete(e.old, r.name)
 		e.lookAtNodes() // they say how many such there are

@@ -438,8 +438,8 @@ func TestTenantOfAReplica(t *testing.T) {
 	}{
 		{Config{Hide: []string{"/d"}}, 0, record.Tenant{}},
 		{Config{Hide: []string{"/d"}}, 5000, record.Tenant{UID: 5000, Hide: []string{"/d"}}},
-		{Config{Hide: []string{"/d"}, Owner: "ann"}, 0, record.Tenant{}},
-		{Config{Hide: []string{"/d"}, Owner: "admin"}, 0, record.Tenant{Refused: true}},
+		{Config{Hide: []string{"/d"}, Standing: Standing{Owner: "ann"}}, 0, record.Tenant{}},
+		{Config{Hide: []string{"/d"}, Standing: Standing{Owner: "admin"}}, 0, record.Tenant{Refused: true}},
 	} {
 		e := &Engine{cfg: c.cfg}
 		if got := e.tenant(engine.Replica{Owner: "ann", Tenancy: engine.Tenancy{UID: c.uid}}); !reflect.DeepEqual(got, c.want) {
@@ -463,7 +463,7 @@ func TestLaunchersTellTheirVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o := s.observation(&replica{node: "n"}); !o.Launched || o.Version != version || o.Node != "n" {
+		if o := s.observation(&replica{node: "n"}, ""); !o.Launched || o.Version != version || o.Node != "n" {
 			t.Errorf("%+v", o)
 		}
 	}

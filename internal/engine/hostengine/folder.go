@@ -41,9 +41,12 @@ func (e *Engine) create(r engine.Replica) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
-	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease, ImageUID: e.cfg.Images.UID, Folders: e.granted(r)}
+	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease, ImageUID: e.cfg.Images.UID, Folders: e.granted(r), Assets: filepath.Join(e.cfg.Dir, record.DirAssets)}
 	if e.cfg.Images.Most != nil && r.Image != "" {
 		ends.ImageMost = e.cfg.Images.Most(r.Project)
+	}
+	if r.HostNetwork {
+		ends.Address = e.cfg.Advertise
 	}
 	if e.cfg.Tiers != nil {
 		ends.Tiers = e.cfg.Tiers(r.Node)
@@ -72,6 +75,9 @@ func (e *Engine) tenant(r engine.Replica) record.Tenant {
 	t := record.Tenant{UID: r.UID, Refused: e.cfg.Owner != "" && r.Owner != e.cfg.Owner}
 	if r.UID != 0 {
 		t.Hide = e.cfg.Hide
+	}
+	if r.UID != 0 && (r.Image != "" && r.Home != "" && r.Inside == "" || r.Images == engine.ImageBuild) && e.cfg.Images.IDs != nil {
+		t.IDs = e.cfg.Images.IDs(r.UID)
 	}
 	return t
 }

@@ -103,7 +103,7 @@ func (k *keeper) attend(s seen) time.Duration {
 			k.toldPID, k.toldAt = k.proc.pid, s.stop.At
 			k.proc.signal(syscall.SIGTERM)
 		}
-		if s.stop.Grace == 0 && k.killAt.IsZero() {
+		if far := k.e.cfg.Remote != nil && k.e.cfg.Remote.Far; s.stop.Grace == 0 && k.killAt.IsZero() && !far {
 			k.killAt = now.Add(k.e.deaf)
 		}
 		if !k.killAt.IsZero() {
@@ -193,7 +193,8 @@ func (k *keeper) giveUp(s seen) error {
 	if s.exit == nil {
 		exit := engine.Exit{
 			Code: -1, Reason: engine.ReasonLauncherLost, At: now,
-			Message: "The launcher could not be started on this machine; its log is in the replica's folder.",
+			Message:   "The launcher could not be started on this machine; its log is in the replica's folder.",
+			Diagnosis: engine.Diagnosis{Cause: engine.CauseLauncherNotStarted},
 		}
 		if err := record.Write(k.r.dir, record.FileExit, exit); err != nil {
 			return err

@@ -59,7 +59,7 @@ func TestLauncherKilled(t *testing.T) {
 				e, _ = h.open()
 			}
 			o := h.await(e, r, engine.StateDone)
-			if o.Exit == nil || o.Exit.Reason != engine.ReasonLauncherLost || o.Exit.Code != -1 {
+			if o.Exit == nil || o.Exit.Reason != engine.ReasonLauncherLost || o.Exit.Code != -1 || o.Exit.Cause != engine.CauseLauncherKilled {
 				t.Errorf("exit %+v", o.Exit)
 			}
 			if !tc.wantNone && h.child(r).Alive() {
@@ -127,7 +127,7 @@ func TestNoLauncherAtAll(t *testing.T) {
 	r := replicaOf(taskName(), 0, nil, "/bin/true")
 	h.start(e, r)
 	o := h.await(e, r, engine.StateDone)
-	if o.Exit.Reason != engine.ReasonLauncherLost || o.Exit.Message == "" {
+	if o.Exit.Reason != engine.ReasonLauncherLost || o.Exit.Message == "" || o.Exit.Cause != engine.CauseLauncherNotStarted {
 		t.Errorf("exit %+v", o.Exit)
 	}
 	h.checkRemove(e, r)
@@ -165,7 +165,7 @@ func TestReboot(t *testing.T) {
 	}
 	e, _ = h.open()
 	o := h.await(e, r, engine.StateDone)
-	if o.Exit.Reason != engine.ReasonLauncherLost || !strings.Contains(o.Exit.Message, "restarted") {
+	if o.Exit.Reason != engine.ReasonLauncherLost || o.Exit.Cause != engine.CauseNodeRestarted || !strings.Contains(o.Exit.Message, "restarted") {
 		t.Errorf("exit %+v", o.Exit)
 	}
 	if !p.Alive() {

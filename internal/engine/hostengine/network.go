@@ -1,6 +1,7 @@
 package hostengine
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 // lease gives a new replica its address. One that runs inside another has that one's, and one whose gang
 // an earlier version started stays with it on the machine's network: they could not reach each other.
 func (e *Engine) lease(r engine.Replica) (record.Network, error) {
-	if e.cfg.Network == nil || r.UID == 0 || r.Inside != "" || e.exposed(r.TaskID) > 0 {
+	if e.cfg.Network == nil || r.UID == 0 || r.Inside != "" || r.HostNetwork || e.exposed(r.TaskID) > 0 {
 		return record.Network{}, nil
 	}
 	return e.cfg.Network.Lease(r.UID, string(r.Name))
@@ -53,14 +54,14 @@ func (e *Engine) addressOf(r *replica) (string, error) {
 		network = ends.Network
 	}
 	if !network.Address.IsValid() {
-		return loopback, nil
+		return cmp.Or(e.cfg.Advertise, loopback), nil
 	}
 	return network.Address.Addr().String(), nil
 }
 
 // isExposed says that an earlier version started it on the machine's network although others have their own.
 func (e *Engine) isExposed(r *replica) bool {
-	return e.cfg.Network != nil && r.uid != 0 && r.inside == "" && !r.network.Address.IsValid()
+	return e.cfg.Network != nil && r.uid != 0 && r.inside == "" && !r.hostNetwork && !r.network.Address.IsValid()
 }
 
 // exposed counts the living replicas of a task, or of all with "", that isExposed names.

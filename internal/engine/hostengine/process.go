@@ -3,6 +3,7 @@ package hostengine
 import (
 	"errors"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -120,8 +121,14 @@ func (p *process) finish() {
 	_ = p.file.Close()
 }
 
+// reaping is held while a zombie is taken away. The kernel throws out what /proc has of it and spins until others have let go of that; on
+// all processors at once, with a server's priority, those would hardly ever run.
+var reaping sync.Mutex
+
 // reap takes a zombie away if it is our child; otherwise it is somebody else's to take.
 func reap(pidfd int) {
+	reaping.Lock()
+	defer reaping.Unlock()
 	_ = unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WNOHANG, nil)
 }
 

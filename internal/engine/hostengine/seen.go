@@ -74,14 +74,15 @@ func (e *Engine) look(dir string) (seen, error) {
 	return s, nil
 }
 
-// observation is what the records mean to the rest of the house.
-func (s seen) observation(r *replica) engine.Observation {
-	o := engine.Observation{Name: r.name, TaskID: r.task, State: engine.StateCreated, Node: r.node, Launched: s.launched, Address: r.address, LauncherAddress: loopback}
+// observation is what the records mean to the rest of the house; launcher is where others reach its launcher.
+func (s seen) observation(r *replica, launcher string) engine.Observation {
+	o := engine.Observation{Name: r.name, TaskID: r.task, State: engine.StateCreated, Node: r.node, Launched: s.launched, Address: r.address, LauncherAddress: launcher}
 	if s.launcher != nil {
 		o.Version = s.launcher.Version
 	}
 	if s.start != nil {
 		o.State, o.Started = engine.StateRunning, s.start.At
+		o.Boot, o.Up = s.start.Process.BootID, s.start.Up
 	}
 	if s.exit != nil {
 		o.State, o.Exit = engine.StateExited, s.exit

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ import (
 // is its own and the others are for users inside its images. They lie beyond what earlier versions gave
 // (1900000000 and up, one each) and below 2^31.
 const (
-	UIDsEach  = 1 << 16
+	UIDsEach  = record.IDsEach
 	FirstAuto = 28993 * UIDsEach // 1900085248
 	LastAuto  = 32766 * UIDsEach // the first number of the last block
 )
@@ -57,6 +58,8 @@ type holder struct {
 	Data   string `json:"data"`
 	UIDs   []int  `json:"uids"`
 	Images int    `json:"images,omitempty"` // one of UIDs: who keeps the instance's images
+	// Blocks are for the users inside the images of projects whose own number has no block to itself, each one of UIDs, too.
+	Blocks map[int]int `json:"blocks,omitempty"`
 	rest   others
 }
 
@@ -165,6 +168,51 @@ func (b UIDBook) Images(used []int) (uid int, err error) {
 		return nil
 	})
 	return uid, err
+}
+
+// Block is the first number of the block that users inside a project's images have: that of its own number, where it begins one, and otherwise one
+// that it keeps for ever. used are the numbers that projects of this instance have.
+func (b UIDBook) Block(uid int, used []int) (first int, err error) {
+	if uid%UIDsEach == 0 && uid >= FirstAuto && uid <= LastAuto {
+		return uid, nil
+	}
+	err = b.turn(func(p *page, mark string) error {
+		if first = p.Instances[mark].Blocks[uid]; first != 0 {
+			return nil
+		}
+		b.claim(p, mark, used)
+		if first = p.free(used); first == 0 {
+			return fault.New(fault.Full, "UIDsUsedUp", fault.T("All uids of this machine were given to projects.", "本机的 uid 已全部分配给项目。"))
+		}
+		mine := p.Instances[mark]
+		if mine.Blocks == nil {
+			mine.Blocks = map[int]int{}
+		}
+		mine.Blocks[uid] = first
+		mine.UIDs = append(mine.UIDs, first)
+		p.Instances[mark], p.Next = mine, first+UIDsEach
+		return nil
+	})
+	return first, err
+}
+
+// Inner gives projects the first numbers of their blocks; used are the numbers that projects of this instance have. Trouble is logged, and comes to 0: nobody
+// is root inside an image then.
+func (b UIDBook) Inner(log *slog.Logger, used func() ([]int, error)) func(uid int) int {
+	return func(uid int) int {
+		if b.Dir == "" {
+			return 0
+		}
+		list, err := used()
+		first := 0
+		if err == nil {
+			first, err = b.Block(uid, list)
+		}
+		if err != nil {
+			log.Warn("a project has no numbers for users inside its images; nobody is root in there", "uid", uid, "error", err)
+		}
+		return first
+	}
 }
 
 // Claim writes down the numbers that projects of this instance have already, and says which of them another

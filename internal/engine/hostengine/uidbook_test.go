@@ -168,3 +168,33 @@ func TestABookOfANewerVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestBlocksOfOlderUIDs: a project whose uid begins no block keeps its uid and gets one block for ever, which nobody else has; one whose uid begins a
+// block has that.
+func TestBlocksOfOlderUIDs(t *testing.T) {
+	dir := t.TempDir()
+	book := filepath.Join(dir, "book")
+	a, b := UIDBook{Dir: book, Data: filepath.Join(dir, "a")}, UIDBook{Dir: book, Data: filepath.Join(dir, "b")}
+	block := func(book UIDBook, uid int, used ...int) int {
+		t.Helper()
+		first, err := book.Block(uid, used)
+		if err != nil || first%UIDsEach != 0 || first < FirstAuto || first > LastAuto {
+			t.Fatalf("%d has the block of %d: %v", uid, first, err)
+		}
+		return first
+	}
+	old := []int{1900000000, 1900000001}
+	seen := map[int]bool{}
+	for _, first := range []int{block(a, old[0], old...), block(a, old[1], old...), block(b, 1900000000), take(t, a, old...), take(t, b)} {
+		if seen[first] {
+			t.Errorf("two have the block of %d", first)
+		}
+		seen[first] = true
+	}
+	if first := block(a, old[0], old...); !seen[first] || first != block(a, old[0]) {
+		t.Errorf("a block of its own changed to %d", first)
+	}
+	if uid := take(t, a, old...); block(a, uid, old...) != uid {
+		t.Errorf("%d begins a block and has another", uid)
+	}
+}

@@ -1,12 +1,12 @@
 package inventory
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // card is a device with what its links say.
@@ -60,11 +60,11 @@ func islands(cards []card) []string {
 
 var (
 	// chip is a data centre model: A100, V100, H800, L40S, GB200.
-	chip = regexp.MustCompile(`^(?:GB|GH|[ABHLPTVKM])[0-9]{1,4}[A-Z]{0,2}$`)
+	chip = pattern.New(`^(?:GB|GH|[ABHLPTVKM])[0-9]{1,4}[A-Z]{0,2}$`)
 	// brands say who made it, not what it is.
 	brands = []string{"NVIDIA", "Tesla", "GeForce", "Graphics", "Device"}
 	// ends are where a model's name stops and its packaging begins.
-	ends = regexp.MustCompile(`^(?:[0-9]+GB|SXM[0-9]*|PCIe|PCIE|NVL|Laptop|GPU|Generation|with|Max-Q|HBM[0-9].*|MIG)$`)
+	ends = pattern.New(`^(?:[0-9]+GB|SXM[0-9]*|PCIe|PCIE|NVL|Laptop|GPU|Generation|with|Max-Q|HBM[0-9].*|MIG)$`)
 )
 
 const maxType = 64

@@ -37,16 +37,22 @@ type Config struct {
 
 // Network is the network of one instance on this machine. Safe for concurrent use.
 type Network struct {
+	plan
 	cfg    Config
-	id     string
-	pool   netip.Prefix
-	shape  shape
-	kernel *netlink.Handle
+	kernel kernel
 
 	mu     sync.Mutex
 	lock   *os.File
 	doors  []uint16 // ports of the API
 	cursor map[int]int
+}
+
+// plan is how an instance calls what it has, and which addresses are what.
+type plan struct {
+	dir   string
+	id    string
+	pool  netip.Prefix
+	shape shape
 }
 
 // identity is what an instance remembers.
@@ -85,11 +91,11 @@ func Open(cfg Config) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	n := &Network{cfg: cfg, kernel: kernel, lock: lock, cursor: map[int]int{}}
+	n := &Network{plan: plan{dir: cfg.Dir}, cfg: cfg, kernel: kernel{handle}, lock: lock, cursor: map[int]int{}}
 	if err := n.locked(n.establish); err != nil {
 		n.Close()
 		return nil, err
@@ -107,10 +113,10 @@ func (n *Network) Close() {
 var ErrNotRoot = errors.New("not root")
 
 // Pool is all addresses of the instance.
-func (n *Network) Pool() netip.Prefix { return n.pool }
+func (p plan) Pool() netip.Prefix { return p.pool }
 
 // API is the address at which replicas reach the server.
-func (n *Network) API() netip.Addr { return n.pool.Addr().Next() }
+func (p plan) API() netip.Addr { return p.pool.Addr().Next() }
 
 // locked runs f while no other server of this folder does.
 func (n *Network) locked(f func() error) error {
@@ -230,7 +236,7 @@ func fromPool(u netip.Prefix, pools []netip.Prefix) bool {
 
 // used are the addresses and routes of this machine that are not ours, and the pools of other instances.
 func (n *Network) used() (out, pools []netip.Prefix, err error) {
-	links, err := n.links()
+	links, err := n.kernel.links()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -243,7 +249,7 @@ func (n *Network) used() (out, pools []netip.Prefix, err error) {
 			pools = append(pools, pool)
 		}
 	}
-	addresses, err := n.addresses(nil)
+	addresses, err := n.kernel.addresses(nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -252,7 +258,7 @@ func (n *Network) used() (out, pools []netip.Prefix, err error) {
 			out = append(out, prefixOf(a.IPNet))
 		}
 	}
-	routes, err := n.routes(unix.RT_TABLE_UNSPEC)
+	routes, err := n.kernel.routes(unix.RT_TABLE_UNSPEC)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -277,7 +283,7 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 }
 
 // alias is what the first interface says of its instance: pool and folder.
-func (n *Network) alias() string { return ownAlias + n.pool.String() + " " + n.cfg.Dir }
+func (p plan) alias() string { return ownAlias + p.pool.String() + " " + p.dir }
 
 func poolOf(alias string) (netip.Prefix, bool) {
 	rest, ok := strings.CutPrefix(alias, ownAlias)
@@ -293,14 +299,14 @@ func folderOf(alias string) string {
 }
 
 // prefix begins the names of all our interfaces. A name has at most 15 letters.
-func (n *Network) prefix() string          { return namePrefix + n.id }
-func (n *Network) apiName() string         { return n.prefix() + "a" }
-func (n *Network) bridgePrefix() string    { return n.prefix() + "b" }
-func (n *Network) bridgeName(b int) string { return n.bridgePrefix() + strconv.Itoa(b) }
-func (n *Network) vethName(a netip.Addr) string {
-	return n.prefix() + "v" + strconv.FormatUint(uint64(number(a)-number(n.pool.Addr())), 36)
+func (p plan) prefix() string          { return namePrefix + p.id }
+func (p plan) apiName() string         { return p.prefix() + "a" }
+func (p plan) bridgePrefix() string    { return p.prefix() + "b" }
+func (p plan) bridgeName(b int) string { return p.bridgePrefix() + strconv.Itoa(b) }
+func (p plan) vethName(a netip.Addr) string {
+	return p.prefix() + "v" + strconv.FormatUint(uint64(number(a)-number(p.pool.Addr())), 36)
 }
-func (n *Network) tableName() string { return "fermi_" + n.id }
+func (p plan) tableName() string { return "fermi_" + p.id }
 
 // shape is how a pool is cut into blocks. A bridge has at most 1,023 ports, so a block has at most as
 // many addresses; block 0 has the API's and is nobody's.
@@ -323,10 +329,10 @@ func part(p netip.Prefix, bits, i int) netip.Prefix {
 	return netip.PrefixFrom(address(number(p.Addr())+uint32(i)<<(32-bits)), bits)
 }
 
-func (n *Network) block(i int) netip.Prefix { return part(n.pool, n.shape.bits, i) }
-func (n *Network) gateway(i int) netip.Addr { return n.block(i).Addr().Next() }
-func (n *Network) blockOf(a netip.Addr) int {
-	return int((number(a) - number(n.pool.Addr())) >> (32 - n.shape.bits))
+func (p plan) block(i int) netip.Prefix { return part(p.pool, p.shape.bits, i) }
+func (p plan) gateway(i int) netip.Addr { return p.block(i).Addr().Next() }
+func (p plan) blockOf(a netip.Addr) int {
+	return int((number(a) - number(p.pool.Addr())) >> (32 - p.shape.bits))
 }
 
 func number(a netip.Addr) uint32 { b := a.As4(); return binary.BigEndian.Uint32(b[:]) }

@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// kernel is asked again where its answer was cut.
+type kernel struct{ *netlink.Handle }
+
 // ensure makes what is missing of what the instance needs; locked.
 func (n *Network) ensure() error {
 	blocks, err := n.blocks()
@@ -28,7 +31,7 @@ func (n *Network) ensure() error {
 			return err
 		}
 	}
-	if err := n.ensureRules(blocks); err != nil {
+	if err := n.ensureRules(blocks, n.doors); err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
 	// Last: from now on packets go from one interface to another, and the rules say which.
@@ -57,12 +60,12 @@ func (n *Network) ensureAPI() error {
 	if err := noIPv6(n.apiName()); err != nil {
 		return err
 	}
-	return n.settle(l, netip.PrefixFrom(n.API(), 32))
+	return n.kernel.settle(l, netip.PrefixFrom(n.API(), 32))
 }
 
 // settle gives an interface its one address and switches it on.
-func (n *Network) settle(l netlink.Link, p netip.Prefix) error {
-	addresses, err := n.addresses(l)
+func (k kernel) settle(l netlink.Link, p netip.Prefix) error {
+	addresses, err := k.addresses(l)
 	if err != nil {
 		return err
 	}
@@ -70,19 +73,19 @@ func (n *Network) settle(l netlink.Link, p netip.Prefix) error {
 	for _, a := range addresses {
 		if a.IPNet.String() == want.IPNet.String() {
 			there = true
-		} else if err := n.kernel.AddrDel(l, &a); err != nil {
+		} else if err := k.AddrDel(l, &a); err != nil {
 			return err
 		}
 	}
 	if !there {
-		if err := n.kernel.AddrAdd(l, want); err != nil {
+		if err := k.AddrAdd(l, want); err != nil {
 			return err
 		}
 	}
 	if l.Attrs().RawFlags&unix.IFF_UP != 0 {
 		return nil
 	}
-	return n.kernel.LinkSetUp(l)
+	return k.LinkSetUp(l)
 }
 
 // ensureBridge makes the bridge of a block.
@@ -93,7 +96,7 @@ func (n *Network) ensureBridge(block int) error {
 		return nil // it is switched on last
 	}
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: hardware(n.gateway(block)), MTU: n.uplinkMTU()}}
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: hardware(n.gateway(block)), MTU: n.kernel.uplinkMTU()}}
 		if err = n.kernel.LinkAdd(bridge); err == nil {
 			l, err = n.kernel.LinkByName(name)
 		}
@@ -105,15 +108,15 @@ func (n *Network) ensureBridge(block int) error {
 	if err := errors.Join(noIPv6(name), setSwitch(ipv4Switch(name, "rp_filter"), "1"), setSwitch(ipv4Switch(name, "send_redirects"), "0")); err != nil {
 		return err
 	}
-	if err := n.settle(l, netip.PrefixFrom(n.gateway(block), n.shape.bits)); err != nil {
+	if err := n.kernel.settle(l, netip.PrefixFrom(n.gateway(block), n.shape.bits)); err != nil {
 		return fmt.Errorf("bridge %s: %w", name, err)
 	}
 	return nil
 }
 
 // uplinkMTU is that of the way out, so that nothing has to be cut on it.
-func (n *Network) uplinkMTU() int {
-	routes, err := n.routes(unix.RT_TABLE_MAIN)
+func (k kernel) uplinkMTU() int {
+	routes, err := k.routes(unix.RT_TABLE_MAIN)
 	if err != nil {
 		return 0
 	}
@@ -121,7 +124,7 @@ func (n *Network) uplinkMTU() int {
 		if r.Dst != nil && !r.Dst.IP.IsUnspecified() || r.LinkIndex == 0 {
 			continue
 		}
-		if l, err := n.kernel.LinkByIndex(r.LinkIndex); err == nil {
+		if l, err := k.LinkByIndex(r.LinkIndex); err == nil {
 			return min(max(l.Attrs().MTU, 1280), 9000)
 		}
 	}
@@ -159,15 +162,15 @@ func setSwitch(file, value string) error {
 }
 
 // remove deletes all interfaces and rules of an instance.
-func (n *Network) remove(prefix, table string) error {
-	links, err := n.links()
+func (k kernel) remove(prefix, table string) error {
+	links, err := k.links()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, l := range links {
 		if strings.HasPrefix(l.Attrs().Name, prefix) {
-			if err := n.kernel.LinkDel(l); err != nil && !errors.Is(err, unix.ENODEV) {
+			if err := k.LinkDel(l); err != nil && !errors.Is(err, unix.ENODEV) {
 				errs = append(errs, err)
 			}
 		}
@@ -178,7 +181,7 @@ func (n *Network) remove(prefix, table string) error {
 // sweepStrangers removes what instances left whose folders are gone: nobody else will. One that has
 // replicas is left alone, because its folder may only be out of our sight.
 func (n *Network) sweepStrangers() {
-	links, err := n.links()
+	links, err := n.kernel.links()
 	if err != nil {
 		return
 	}
@@ -193,7 +196,7 @@ func (n *Network) sweepStrangers() {
 			continue
 		}
 		n.cfg.Log.Info("removing the network of an instance that is gone", "folder", dir)
-		if err := n.remove(prefix, "fermi_"+strings.TrimPrefix(prefix, namePrefix)); err != nil {
+		if err := n.kernel.remove(prefix, "fermi_"+strings.TrimPrefix(prefix, namePrefix)); err != nil {
 			n.cfg.Log.Warn("the network of an instance that is gone could not be removed", "folder", dir, "error", err)
 		}
 	}
@@ -237,14 +240,14 @@ func whole[T any](ask func() ([]T, error)) (list []T, err error) {
 	return list, err
 }
 
-func (n *Network) links() ([]netlink.Link, error) { return whole(n.kernel.LinkList) }
+func (k kernel) links() ([]netlink.Link, error) { return whole(k.LinkList) }
 
-func (n *Network) addresses(l netlink.Link) ([]netlink.Addr, error) {
-	return whole(func() ([]netlink.Addr, error) { return n.kernel.AddrList(l, unix.AF_INET) })
+func (k kernel) addresses(l netlink.Link) ([]netlink.Addr, error) {
+	return whole(func() ([]netlink.Addr, error) { return k.AddrList(l, unix.AF_INET) })
 }
 
-func (n *Network) routes(table int) ([]netlink.Route, error) {
+func (k kernel) routes(table int) ([]netlink.Route, error) {
 	return whole(func() ([]netlink.Route, error) {
-		return n.kernel.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+		return k.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
 	})
 }

@@ -82,11 +82,11 @@ func (n *Network) take(block int, replica string) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }
 
-func (n *Network) leaseFile(a netip.Addr) string {
-	return filepath.Join(n.cfg.Dir, dirAddresses, a.String())
+func (p plan) leaseFile(a netip.Addr) string {
+	return filepath.Join(p.dir, dirAddresses, a.String())
 }
-func (n *Network) blockFile(i int) string {
-	return filepath.Join(n.cfg.Dir, dirBlocks, strconv.Itoa(i))
+func (p plan) blockFile(i int) string {
+	return filepath.Join(p.dir, dirBlocks, strconv.Itoa(i))
 }
 
 // takeBlock gives a project one more block, with its bridge, joined to those that it has.
@@ -220,6 +220,6 @@ func (n *Network) Leave() error {
 		if err != nil || len(leases) > 0 {
 			return err
 		}
-		return n.remove(n.prefix(), n.tableName())
+		return n.kernel.remove(n.prefix(), n.tableName())
 	})
 }

@@ -44,7 +44,7 @@ func openAt(t *testing.T, dir, pool string) *Network {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.locked(func() error { return n.remove(n.prefix(), n.tableName()) }); err != nil {
+		if err := n.locked(func() error { return n.kernel.remove(n.prefix(), n.tableName()) }); err != nil {
 			t.Error(err)
 		}
 		n.Close()
@@ -270,7 +270,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if err := n.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	links, err := n.links()
+	links, err := n.kernel.links()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,7 +481,7 @@ func BenchmarkMake(b *testing.B) {
 		b.Skip(err)
 	}
 	defer n.Close()
-	defer func() { _ = n.locked(func() error { return n.remove(n.prefix(), n.tableName()) }) }()
+	defer func() { _ = n.locked(func() error { return n.kernel.remove(n.prefix(), n.tableName()) }) }()
 	i := 0
 	for b.Loop() {
 		name := fmt.Sprint("r-", i)

@@ -11,7 +11,7 @@ import (
 // before, have not let through. It is written as iptables writes its own, or that could not read its table any more.
 
 // admit makes the rules that are missing; each is known by its comment.
-func (n *Network) admit(c *nftables.Conn) error {
+func (p plan) admit(c *nftables.Conn) error {
 	chains, err := dropping(c)
 	if err != nil {
 		return err
@@ -21,7 +21,7 @@ func (n *Network) admit(c *nftables.Conn) error {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		if len(ownRules(rules, n.tableName())) > 0 {
+		if len(ownRules(rules, p.tableName())) > 0 {
 			continue
 		}
 		keys := []expr.MetaKey{expr.MetaKeyIIFNAME}
@@ -30,8 +30,8 @@ func (n *Network) admit(c *nftables.Conn) error {
 		}
 		for _, key := range keys {
 			c.InsertRule(&nftables.Rule{
-				Table: chain.Table, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, n.tableName()),
-				Exprs: append(named(key, n.bridgePrefix(), true), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}),
+				Table: chain.Table, Chain: chain, UserData: userdata.AppendString(nil, userdata.TypeComment, p.tableName()),
+				Exprs: append(named(key, p.bridgePrefix(), true), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}),
 			})
 		}
 		if err := c.Flush(); err != nil {

@@ -25,52 +25,52 @@ const (
 
 var pairType = nftables.MustConcatSetType(nftables.TypeIFName, nftables.TypeIFName)
 
-func (n *Network) table() *nftables.Table {
-	return &nftables.Table{Name: n.tableName(), Family: nftables.TableFamilyINet}
+func (p plan) table() *nftables.Table {
+	return &nftables.Table{Name: p.tableName(), Family: nftables.TableFamilyINet}
 }
 
-func (n *Network) same() *nftables.Set {
-	return &nftables.Set{Table: n.table(), Name: setSame, KeyType: pairType, Concatenation: true}
+func (p plan) same() *nftables.Set {
+	return &nftables.Set{Table: p.table(), Name: setSame, KeyType: pairType, Concatenation: true}
 }
 
-func (n *Network) ports() *nftables.Set {
-	return &nftables.Set{Table: n.table(), Name: setPorts, KeyType: nftables.TypeInetService}
+func (p plan) ports() *nftables.Set {
+	return &nftables.Set{Table: p.table(), Name: setPorts, KeyType: nftables.TypeInetService}
 }
 
 // ensureRules makes the table anew if it is not there or not whole.
-func (n *Network) ensureRules(blocks map[int]int) error {
+func (p plan) ensureRules(blocks map[int]int, doors []uint16) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	there, err := n.rulesThere(c)
+	there, err := p.rulesThere(c)
 	if err == nil && !there {
-		err = n.writeRules(c, blocks)
+		err = p.writeRules(c, blocks, doors)
 	}
 	if err != nil {
 		return err
 	}
-	return n.admit(c)
+	return p.admit(c)
 }
 
 // ruleCount is how many rules the table has.
 const ruleCount = 19
 
-func (n *Network) rulesThere(c *nftables.Conn) (bool, error) {
+func (p plan) rulesThere(c *nftables.Conn) (bool, error) {
 	tables, err := c.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
 		return false, err
 	}
 	found := false
 	for _, t := range tables {
-		found = found || t.Name == n.tableName()
+		found = found || t.Name == p.tableName()
 	}
 	if !found {
 		return false, nil
 	}
 	rules := 0
 	for _, name := range []string{"input", "forward", "nat", chainRefuse} {
-		list, err := c.GetRules(n.table(), &nftables.Chain{Name: name, Table: n.table()})
+		list, err := c.GetRules(p.table(), &nftables.Chain{Name: name, Table: p.table()})
 		if err != nil {
 			return false, nil
 		}
@@ -87,27 +87,27 @@ func (n *Network) rulesThere(c *nftables.Conn) (bool, error) {
 //	         other bridges, the pool and closed addresses are refused; the world is open.
 //	         To our bridges: answers only.
 //	nat:     what leaves for the world has the machine's address.
-func (n *Network) writeRules(c *nftables.Conn, blocks map[int]int) error {
-	c.AddTable(n.table())
-	c.DelTable(n.table())
-	t := c.AddTable(n.table())
-	same, ports := n.same(), n.ports()
+func (p plan) writeRules(c *nftables.Conn, blocks map[int]int, doors []uint16) error {
+	c.AddTable(p.table())
+	c.DelTable(p.table())
+	t := c.AddTable(p.table())
+	same, ports := p.same(), p.ports()
 	var pairs []nftables.SetElement
 	for i, a := range blocks {
 		for k, b := range blocks {
 			if a == b {
-				pairs = append(pairs, n.pair(i, k))
+				pairs = append(pairs, p.pair(i, k))
 			}
 		}
 	}
 	if err := c.AddSet(same, pairs); err != nil {
 		return err
 	}
-	var doors []nftables.SetElement
-	for _, p := range n.doors {
-		doors = append(doors, door(p))
+	var open []nftables.SetElement
+	for _, port := range doors {
+		open = append(open, door(port))
 	}
-	if err := c.AddSet(ports, doors); err != nil {
+	if err := c.AddSet(ports, open); err != nil {
 		return err
 	}
 	chain := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {
@@ -119,28 +119,28 @@ func (n *Network) writeRules(c *nftables.Conn, blocks map[int]int) error {
 	refusal := c.AddChain(&nftables.Chain{Name: chainRefuse, Table: t})
 	add := func(chain *nftables.Chain, parts ...[]expr.Any) {
 		var all []expr.Any
-		for _, p := range parts {
-			all = append(all, p...)
+		for _, one := range parts {
+			all = append(all, one...)
 		}
 		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: all})
 	}
-	ours := n.bridgePrefix()
+	ours := p.bridgePrefix()
 	from, to, notTo := named(expr.MetaKeyIIFNAME, ours, true), named(expr.MetaKeyOIFNAME, ours, true), named(expr.MetaKeyOIFNAME, ours, false)
 	fromElsewhere := append(named(expr.MetaKeyIIFNAME, ours, false), notLoopback()...)
 
-	add(input, fromElsewhere, toAddress(n.pool, true), drop())
+	add(input, fromElsewhere, toAddress(p.pool, true), drop())
 	add(input, from, onlyIPv4(), drop())
-	add(input, from, fromAddress(n.pool, false), drop())
+	add(input, from, fromAddress(p.pool, false), drop())
 	add(input, from, answers(), accept())
-	add(input, from, toAddress(netip.PrefixFrom(n.API(), 32), true), tcpPort(ports), accept())
+	add(input, from, toAddress(netip.PrefixFrom(p.API(), 32), true), tcpPort(ports), accept())
 	add(input, from, refuse())
 
 	add(forward, from, onlyIPv4(), drop())
-	add(forward, from, fromAddress(n.pool, false), drop())
+	add(forward, from, fromAddress(p.pool, false), drop())
 	add(forward, from, answers(), accept())
 	add(forward, from, within(same), accept())
 	add(forward, from, named(expr.MetaKeyOIFNAME, namePrefix, true), refuse())
-	add(forward, from, toAddress(n.pool, true), refuse())
+	add(forward, from, toAddress(p.pool, true), refuse())
 	for _, p := range closed {
 		add(forward, from, toAddress(p, true), refuse())
 	}
@@ -150,7 +150,7 @@ func (n *Network) writeRules(c *nftables.Conn, blocks map[int]int) error {
 	add(refusal, tcp(), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
 	add(refusal, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}})
 
-	add(nat, fromAddress(n.pool, true), notTo, []expr.Any{&expr.Masq{}})
+	add(nat, fromAddress(p.pool, true), notTo, []expr.Any{&expr.Masq{}})
 	return c.Flush()
 }
 
@@ -169,33 +169,33 @@ func removeRules(table string) error {
 }
 
 // join lets a block's bridge and those of the same project reach each other.
-func (n *Network) join(block int, own []int) error {
-	pairs := []nftables.SetElement{n.pair(block, block)}
+func (p plan) join(block int, own []int) error {
+	pairs := []nftables.SetElement{p.pair(block, block)}
 	for _, i := range own {
-		pairs = append(pairs, n.pair(block, i), n.pair(i, block))
+		pairs = append(pairs, p.pair(block, i), p.pair(i, block))
 	}
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	if err := c.SetAddElements(n.same(), pairs); err != nil {
+	if err := c.SetAddElements(p.same(), pairs); err != nil {
 		return err
 	}
 	return c.Flush()
 }
 
 // part takes a block's bridge out of its project.
-func (n *Network) part(block int, blocks map[int]int) error {
+func (p plan) part(block int, blocks map[int]int) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	same := n.same()
+	same := p.same()
 	there, err := c.GetSetElements(same)
 	if err != nil {
 		return err
 	}
-	name := string(ifName(n.bridgeName(block)))
+	name := string(ifName(p.bridgeName(block)))
 	var gone []nftables.SetElement
 	for _, e := range there {
 		if len(e.Key) == 2*unix.IFNAMSIZ && (string(e.Key[:unix.IFNAMSIZ]) == name || string(e.Key[unix.IFNAMSIZ:]) == name) {
@@ -238,8 +238,8 @@ func door(port uint16) nftables.SetElement {
 	return nftables.SetElement{Key: binary.BigEndian.AppendUint16(nil, port)}
 }
 
-func (n *Network) pair(a, b int) nftables.SetElement {
-	return nftables.SetElement{Key: append(ifName(n.bridgeName(a)), ifName(n.bridgeName(b))...)}
+func (p plan) pair(a, b int) nftables.SetElement {
+	return nftables.SetElement{Key: append(ifName(p.bridgeName(a)), ifName(p.bridgeName(b))...)}
 }
 
 func ifName(name string) []byte {

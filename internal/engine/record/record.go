@@ -27,6 +27,8 @@ const (
 	DirVarTmp    = "var-tmp"       // its /var/tmp
 	DirHome      = "home"          // its $HOME
 	DirHomes     = "homes"         // beside the folder of all replicas: homes that outlive them, by the id of their owner
+	DirLayers    = "layers"        // likewise: what was written over their images
+	DirAssets    = "assets"        // likewise: versions of datasets and models, by project
 	FileOwnLog   = "launcher.log"  // the launcher's own log and stderr
 )
 
@@ -69,12 +71,15 @@ type Start struct {
 
 // Ran is how long ago that was by the machine's own clock, which nobody sets; 0 where that is not known: another boot, or
 // no record of it.
-func (s *Start) Ran() time.Duration {
-	boot, err := BootID()
-	if s.Up <= 0 || err != nil || s.Process.BootID != "" && s.Process.BootID != boot {
+func (s *Start) Ran() time.Duration { return Since(s.Process.BootID, s.Up) }
+
+// Since is how long ago this machine had been up for so long, in this boot; 0 where that is not known.
+func Since(boot string, up time.Duration) time.Duration {
+	now, err := BootID()
+	if up <= 0 || err != nil || boot != "" && boot != now {
 		return 0
 	}
-	return max(Uptime()-s.Up, 1)
+	return max(Uptime()-up, 1)
 }
 
 // Uptime is how long the machine has been up, time asleep included.
@@ -89,11 +94,16 @@ func Uptime() time.Duration {
 // Tenant is who the user's process is on this machine; zero: who the launcher is.
 type Tenant struct {
 	UID int `json:"uid"` // and gid
+	// IDs is the first of the IDsEach numbers of its project that users inside its images have beside UID; 0: none, and nobody is root in there.
+	IDs int `json:"ids,omitempty"`
 	// Hide are the platform's own folders.
 	Hide []string `json:"hide,omitempty"`
 	// Refused says that this machine keeps nobody apart and the replica is not its owner's.
 	Refused bool `json:"refused,omitempty"`
 }
+
+// IDsEach is how many numbers a project has.
+const IDsEach = 1 << 16
 
 // Stop is the engine's wish, in the file StopFile of its epoch.
 type Stop struct {
@@ -126,10 +136,14 @@ type Link struct {
 	ImageUID int `json:"imageUid,omitempty"`
 	// ImageMost is how many bytes of them the replica's project may have here; 0: no limit.
 	ImageMost int64 `json:"imageMost,omitempty"`
+	// Assets is the node's folder of datasets and models; "": the replica has them in its own.
+	Assets string `json:"assets,omitempty"`
 	// Folders are those of the machine that the replica's project was granted.
 	Folders []api.NamedFolder `json:"folders,omitempty"`
 	// Network is the replica's own; zero: it is on the machine's.
 	Network Network `json:"network,omitzero"`
+	// Address is where others reach a replica that is on the machine's network; "": by the loopback.
+	Address string `json:"address,omitempty"`
 }
 
 // Spec is what a launcher must know that has no folder with the records.

@@ -18,15 +18,15 @@ import (
 type Config struct {
 	// Engines are those that zones may name, by name.
 	Engines map[string]engine.Adapter
-	// EngineOf is the name that a zone gives.
-	EngineOf func(ctx context.Context, zone string) (string, error)
+	// EngineOf is the name of the engine that a new replica's node or zone has.
+	EngineOf func(ctx context.Context, r engine.Replica) (string, error)
 }
 
 // Router is the engines as one. Safe for concurrent use.
 type Router struct {
 	engines  map[string]engine.Adapter
 	order    []string // their names
-	engineOf func(ctx context.Context, zone string) (string, error)
+	engineOf func(ctx context.Context, r engine.Replica) (string, error)
 	ready    chan struct{}
 }
 
@@ -70,7 +70,7 @@ func (r *Router) Start(ctx context.Context, replica engine.Replica) error {
 	if has := r.holder(replica.Name); has != nil {
 		return has.Start(ctx, replica)
 	}
-	name, err := r.engineOf(ctx, replica.Zone)
+	name, err := r.engineOf(ctx, replica)
 	if err != nil {
 		return err
 	}
@@ -152,10 +152,23 @@ func (r *Router) Nodes() (list []api.Node, whole bool) {
 	return list, whole
 }
 
-// Spec asks the engine that has it.
+// Spec asks the engine that has it; where none is known to, all that give specs. NotFound is said only when every one of them knows what it has: a
+// launcher that hears it gives up.
 func (r *Router) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
 	if b, ok := r.holder(name).(engine.Briefed); ok {
 		return b.Spec(ctx, name)
+	}
+	select {
+	case <-r.ready:
+	default:
+		return nil, fault.New(fault.Unavailable, "EnginesStarting", fault.T("What runs is being found again.", "正在重新查找运行中的副本。"))
+	}
+	for _, n := range r.order {
+		if b, ok := r.engines[n].(engine.Briefed); ok {
+			if raw, err := b.Spec(ctx, name); !fault.Is(err, fault.NotFound) {
+				return raw, err
+			}
+		}
 	}
 	return nil, fault.New(fault.NotFound, "NoSpec", fault.T("No engine has a record of replica %s.", "没有引擎有副本 %s 的记录。", name))
 }

@@ -49,7 +49,7 @@ func (s *site) router(epoch int64) *Router {
 	for name, w := range s.worlds {
 		engines[name] = fakeengine.Open(w, epoch)
 	}
-	return New(Config{Engines: engines, EngineOf: func(_ context.Context, zone string) (string, error) { return "engine-" + zone, nil }})
+	return New(Config{Engines: engines, EngineOf: func(_ context.Context, r engine.Replica) (string, error) { return "engine-" + r.Zone, nil }})
 }
 
 func (s *site) Open(t *testing.T, epoch int64) (engine.Adapter, func()) {
@@ -140,4 +140,21 @@ func TestByZone(t *testing.T) {
 	if err := e.Start(ctx, nowhere); !fault.Is(err, fault.Unavailable) {
 		t.Error("an engine that is not there:", err)
 	}
+}
+
+// TestSpecBeforeReady: a launcher that asks while what runs is being found again is told to ask again, and not that there is nothing.
+func TestSpecBeforeReady(t *testing.T) {
+	r := newSite().router(1)
+	if _, err := r.Spec(t.Context(), "task-1-worker-0-1"); !fault.Is(err, fault.Unavailable) {
+		t.Error("before:", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	<-r.Ready()
+	if _, err := r.Spec(t.Context(), "task-1-worker-0-1"); !fault.Is(err, fault.NotFound) {
+		t.Error("after:", err)
+	}
+	cancel()
+	<-ended
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // xidLine is "NVRM: Xid (PCI:0000:3b:00): 79, pid=…, GPU has fallen off the bus." as drivers have written it for ten years.
-var xidLine = regexp.MustCompile(`^NVRM: Xid \((PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?\): ([0-9]{1,4})(?:,|$)(.*)$`)
+var xidLine = pattern.New(`^NVRM: Xid \((PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?\): ([0-9]{1,4})(?:,|$)(.*)$`)
 
 // record is one of the kernel's log.
 type record struct {

@@ -3,16 +3,16 @@ package sensor
 import (
 	"bufio"
 	"bytes"
-	"regexp"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 var (
-	gpuHead   = regexp.MustCompile(`^GPU [0-9]+: .*\(UUID: (GPU-[0-9a-f-]+)\)`)
-	linkError = regexp.MustCompile(`^Link [0-9]+: (Replay|Recovery|CRC(?: Flit| Data)?) Errors: ([0-9]+)$`)
-	linkState = regexp.MustCompile(`^Link [0-9]+: (<inactive>|[0-9.]+ GB/s)$`)
+	gpuHead   = pattern.New(`^GPU [0-9]+: .*\(UUID: (GPU-[0-9a-f-]+)\)`)
+	linkError = pattern.New(`^Link [0-9]+: (Replay|Recovery|CRC(?: Flit| Data)?) Errors: ([0-9]+)$`)
+	linkState = pattern.New(`^Link [0-9]+: (<inactive>|[0-9.]+ GB/s)$`)
 )
 
 // ParseNVLink reads what `nvidia-smi nvlink -e` or `-s` printed, by card, and adds it to what is there. Cards without a

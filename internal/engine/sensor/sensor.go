@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Config makes a Sensor. Empty paths are the machine's own.
@@ -140,7 +140,7 @@ func (s *Sensor) one(ctx context.Context, d api.Device) card.DeviceReading {
 }
 
 // lostWords are how the tool says that a card does not answer, or that there is no such card.
-var lostWords = regexp.MustCompile(`(?i)is lost|no devices were found|unknown error|fallen off|unable to determine the device handle`)
+var lostWords = pattern.New(`(?i)is lost|no devices were found|unknown error|fallen off|unable to determine the device handle`)
 
 // last says since when a card is silent or slowed.
 func (s *Sensor) last(uuid string, r *card.DeviceReading) {

@@ -205,3 +205,51 @@ func pointsForgotten(t *testing.T, h history.History) {
 		}
 	}
 }
+
+// pointsOutlined: full blocks inside a span are given in outline where that is asked for, in their place among the others; all are
+// counted, peaks and holes are there.
+func pointsOutlined(t *testing.T, h history.History) {
+	ctx := context.Background()
+	n := int64(0)
+	for seq := int64(1); seq <= 2*history.FoldRows+10; seq++ {
+		var list []history.Point
+		for range 100 {
+			n++
+			p := history.Point{Time: epoch.Add(time.Duration(n) * time.Second), Step: n, Value: math.Sin(float64(n))}
+			switch n {
+			case 1777:
+				p.Value = 1e6
+			case 2500:
+				p.Value = math.NaN()
+			}
+			list = append(list, p)
+		}
+		ok(t, h.AddPoints(ctx, history.Batch{TaskID: "task-1", Replica: "a", Seq: seq, Lines: []history.Line{{Name: "loss", Points: list}}}))
+	}
+	at := func(n int64) *int64 { return &n }
+	for _, in := range []history.Span{{Outlines: true}, {Outlines: true, FromStep: at(1500), ToStep: at(9000)}, {Outlines: true, ToTime: at(epoch.Add(6000 * time.Second).UnixNano())}} {
+		var last, count, kept, outlines int64
+		var peak, hole bool
+		ok(t, h.Points(ctx, "task-1", seriesOf("loss", "a", 0, 0), in, func(b history.Block) error {
+			if b.FirstStep <= last {
+				return fmt.Errorf("a block from %d on comes after %d", b.FirstStep, last)
+			}
+			last, count = b.LastStep, count+b.Count
+			if b.Outlined {
+				outlines++
+				if in.FromStep != nil && b.FirstStep < *in.FromStep || in.ToStep != nil && b.LastStep > *in.ToStep {
+					return fmt.Errorf("an outline of %d to %d lies across the bounds", b.FirstStep, b.LastStep)
+				}
+			}
+			return history.EachPoint(b.Data, func(_, step int64, v float64) {
+				kept++
+				peak, hole = peak || step == 1777 && v == 1e6, hole || step == 2500 && math.IsNaN(v)
+			})
+		}))
+		if outlines < 3 || !peak || !hole || kept >= count || in.FromStep == nil && in.ToTime == nil && count != n {
+			t.Fatalf("%+v: %d outlines, %d of %d points, peak %v, hole %v", in, outlines, kept, count, peak, hole)
+		}
+	}
+	ok(t, h.ForgetPoints(ctx, "task-1"))
+	ok(t, h.Points(ctx, "task-1", seriesOf("loss", "a", 0, 0), history.Span{Outlines: true}, func(history.Block) error { return fmt.Errorf("an outline stayed") }))
+}

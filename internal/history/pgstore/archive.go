@@ -78,14 +78,14 @@ func scanArchived(r pgx.Rows) (a history.Archived, err error) {
 
 // Expired lists objects whose time has come, the oldest first.
 func (s *Store) Expired(ctx context.Context, now time.Time, limit int) ([]history.Archived, error) {
-	return read(ctx, s, whole+`archived a JOIN archived_body b USING (seq) WHERE a.expires < $1 ORDER BY a.expires LIMIT $2`,
+	return read(ctx, s.link, whole+`archived a JOIN archived_body b USING (seq) WHERE a.expires < $1 ORDER BY a.expires LIMIT $2`,
 		[]any{nanos(now), min(max(limit, 1), maxLimit)}, scanArchived)
 }
 
 // GetArchived finds by id, or by the newest with this name.
 func (s *Store) GetArchived(ctx context.Context, kind api.Kind, project, nameOrID string) (history.Archived, error) {
 	for _, column := range []string{"id", "name"} {
-		rows, err := read(ctx, s, whole+`archived a JOIN archived_body b USING (seq)
+		rows, err := read(ctx, s.link, whole+`archived a JOIN archived_body b USING (seq)
 			WHERE a.kind = $1 AND a.`+column+` = $2 AND ($3 = '' OR a.project = $3) ORDER BY a.id DESC LIMIT 1`,
 			[]any{string(kind), nameOrID, project}, scanArchived)
 		if err != nil {
@@ -166,7 +166,7 @@ func (s *Store) ListArchived(ctx context.Context, q history.ListQuery) ([]histor
 	}
 	page := fmt.Sprintf(`(SELECT seq, kind, phase, queue, expires, %s FROM archived WHERE %s ORDER BY %s LIMIT %d)`,
 		strings.Join(l.by, ", "), l.where, l.order, min(max(q.Limit, 1), maxLimit))
-	return read(ctx, s, whole+page+` a JOIN archived_body b USING (seq) ORDER BY `+l.order, l.args, scanArchived)
+	return read(ctx, s.link, whole+page+` a JOIN archived_body b USING (seq) ORDER BY `+l.order, l.args, scanArchived)
 }
 
 // CountArchived counts what ListArchived would walk, up to max.
@@ -175,7 +175,7 @@ func (s *Store) CountArchived(ctx context.Context, q history.ListQuery, max int)
 	if err != nil {
 		return 0, err
 	}
-	counts, err := read(ctx, s, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM archived WHERE %s LIMIT %d) a`, l.where, max), l.args,
+	counts, err := read(ctx, s.link, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM archived WHERE %s LIMIT %d) a`, l.where, max), l.args,
 		func(r pgx.Rows) (n int, err error) {
 			err = r.Scan(&n)
 			return n, err

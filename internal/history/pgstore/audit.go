@@ -58,7 +58,7 @@ func (s *Store) ListAudit(ctx context.Context, q history.AuditQuery) ([]history.
 	if q.Oldest {
 		direction = "ASC"
 	}
-	return read(ctx, s, fmt.Sprintf(`SELECT seq, %s, number, prev, hash FROM audit
+	return read(ctx, s.link, fmt.Sprintf(`SELECT seq, %s, number, prev, hash FROM audit
 		WHERE %s ORDER BY seq %s LIMIT %d`, history.AuditColumns, where, direction, limitOf(q.Limit)), args, func(r pgx.Rows) (history.AuditEntry, error) {
 		return history.AuditRow(r.Scan, fromNanos)
 	})
@@ -66,7 +66,7 @@ func (s *Store) ListAudit(ctx context.Context, q history.AuditQuery) ([]history.
 
 // AuditHead is the newest entry of the chain.
 func (s *Store) AuditHead(ctx context.Context) (api.AuditHead, error) {
-	heads, err := read(ctx, s, history.AuditHeadQuery, nil, func(r pgx.Rows) (api.AuditHead, error) { return history.AuditHeadRow(r.Scan, fromNanos) })
+	heads, err := read(ctx, s.link, history.AuditHeadQuery, nil, func(r pgx.Rows) (api.AuditHead, error) { return history.AuditHeadRow(r.Scan, fromNanos) })
 	if err != nil || len(heads) == 0 {
 		return api.AuditHead{}, err
 	}

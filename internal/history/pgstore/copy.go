@@ -42,8 +42,10 @@ var copied = []struct {
 	{table: "archived", columns: "seq, kind, id, project, owner, name, sort_key, updated, phase, queue, labels, haystack, expires"},
 	{table: "archived_body", columns: "seq, body"},
 	{table: "points", columns: "task, name, replica, block, data", more: ", rank, generation, upto, made, n, first_step, last_step, first_time, last_time", moreSince: 5},
+	{table: "point_outlines", columns: "task, name, replica, rank, generation, block, upto, made, n, first_step, last_step, first_time, last_time, data", since: 6},
 	{table: "point_batches", columns: "task, replica, seq, data", since: 5},
 	{table: "point_sources", columns: "task, replica, seq, waiting, bytes, dropped, known", since: 5},
+	{table: "served", columns: servedColumns, since: 7},
 	{table: "point_series", columns: "task, name, rank, generation, replica", since: 5},
 }
 

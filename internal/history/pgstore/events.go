@@ -48,7 +48,7 @@ func (s *Store) ListEvents(ctx context.Context, q history.EventQuery) ([]history
 	if q.Newest {
 		direction = "DESC"
 	}
-	out, err := read(ctx, s, fmt.Sprintf(`SELECT seq, time, kind, project, name, object, type, reason, en, zh, actor FROM events
+	out, err := read(ctx, s.link, fmt.Sprintf(`SELECT seq, time, kind, project, name, object, type, reason, en, zh, actor FROM events
 		WHERE %s ORDER BY seq %s LIMIT %d`, where, direction, limitOf(q.Limit)), args, func(r pgx.Rows) (e history.Event, err error) {
 		var at int64
 		err = r.Scan(&e.Seq, &at, &e.Kind, &e.Project, &e.Name, &e.ID, &e.Type, &e.Reason, &e.Message.EN, &e.Message.ZH, &e.Actor)

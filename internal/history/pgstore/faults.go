@@ -48,9 +48,9 @@ func passing(err error) (again, sure bool) {
 	return true, errors.As(err, &dial) || pgconn.SafeToRetry(err)
 }
 
-// try runs an operation until it is done, refused, or patience is over. An operation without a key
+// again runs an operation until it is done, refused, or patience is over. An operation without a key
 // is repeated only when it is sure that nothing was done.
-func (s *Store) try(ctx context.Context, keyed bool, do func(context.Context) error) error {
+func (s *Store) again(ctx context.Context, keyed bool, do func(context.Context) error) error {
 	begin, wait := s.cfg.Clock.Now(), 20*time.Millisecond
 	for {
 		if s.closed.Load() {

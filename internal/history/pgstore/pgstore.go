@@ -40,12 +40,19 @@ type Config struct {
 	Clock        clock.Clock
 }
 
+// link is how statements reach the database: once, or again while it is away.
+type link struct {
+	pool *pgxpool.Pool
+	try  func(ctx context.Context, keyed bool, do func(context.Context) error) error
+}
+
 // Store is a History. Safe for concurrent use.
 type Store struct {
+	link
 	points
+	served
 	cfg    Config
 	where  string // host:port or the socket, for messages
-	pool   *pgxpool.Pool
 	closed atomic.Bool
 	// One of our writers at a time waits for the lock that keeps Seq in order; the others wait
 	// here, where they take no connection from readers.
@@ -87,7 +94,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, s.sick(err)
 	}
-	s.points = points{pool: s.pool, try: s.try, most: history.MaxBlocks}
+	s.try = s.again
+	s.served = served{s.link}
+	s.points = points{link: s.link, most: history.MaxBlocks}
 	// Not bounded like the rest: others may be migrating, and building an index takes its time.
 	if err := s.try(ctx, true, func(context.Context) error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return migrate(ctx, tx, cfg.Clock, cfg.Log) })
@@ -138,13 +147,13 @@ type statement struct {
 }
 
 // write sends all statements as one message, which the database runs as one transaction.
-func (s *Store) write(ctx context.Context, all ...statement) error {
-	return s.try(ctx, true, func(ctx context.Context) error {
+func (l link) write(ctx context.Context, all ...statement) error {
+	return l.try(ctx, true, func(ctx context.Context) error {
 		var b pgx.Batch
 		for _, st := range all {
 			b.Queue(st.sql, clean(st.args)...)
 		}
-		return s.pool.SendBatch(ctx, &b).Close()
+		return l.pool.SendBatch(ctx, &b).Close()
 	})
 }
 
@@ -161,9 +170,9 @@ func (s *Store) inOrder(ctx context.Context, turn chan struct{}, lock int64, all
 }
 
 // read gives what scan makes of each row.
-func read[T any](ctx context.Context, s *Store, sql string, args []any, scan func(pgx.Rows) (T, error)) (out []T, err error) {
-	err = s.try(ctx, true, func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sql, clean(args)...)
+func read[T any](ctx context.Context, l link, sql string, args []any, scan func(pgx.Rows) (T, error)) (out []T, err error) {
+	err = l.try(ctx, true, func(ctx context.Context) error {
+		rows, err := l.pool.Query(ctx, sql, clean(args)...)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -14,22 +13,8 @@ import (
 // points keeps the curves of tasks. A batch is one message to the database; every so many are folded in a transaction of its
 // own, which holds the row of their replica alone.
 type points struct {
-	pool *pgxpool.Pool
-	try  func(ctx context.Context, keyed bool, do func(context.Context) error) error
+	link
 	most int64 // blocks of a series before it is thinned
-}
-
-// rowsOf gives what scan makes of each row.
-func rowsOf[T any](ctx context.Context, s *points, sql string, args []any, scan func(pgx.Rows) (T, error)) (out []T, err error) {
-	err = s.try(ctx, true, func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sql, clean(args)...)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, func(pgx.CollectableRow) (T, error) { return scan(rows) })
-		return err
-	})
-	return out, err
 }
 
 // AddPoints commits a batch once.
@@ -59,7 +44,7 @@ func (s *points) AddPoints(ctx context.Context, b history.Batch) error {
 			SELECT DISTINCT $1::text, name, rank, generation, $2::text FROM unnest($7::text[], $8::bigint[], $9::bigint[]) AS one (name, rank, generation)
 			WHERE EXISTS (SELECT 1 FROM head) AND NOT EXISTS (SELECT 1 FROM before WHERE known = $6::bigint) ON CONFLICT DO NOTHING)
 		SELECT waiting, bytes FROM head`
-	full, err := rowsOf(ctx, s, add, []any{b.TaskID, b.Replica, b.Seq, data, b.Dropped, b.Known(), names, ranks, generations}, func(r pgx.Rows) (bool, error) {
+	full, err := read(ctx, s.link, add, []any{b.TaskID, b.Replica, b.Seq, data, b.Dropped, b.Known(), names, ranks, generations}, func(r pgx.Rows) (bool, error) {
 		var waiting, bytes int64
 		err := r.Scan(&waiting, &bytes)
 		return waiting >= history.FoldRows || bytes >= history.FoldBytes, err
@@ -107,6 +92,16 @@ func (s *points) fold(ctx context.Context, task, replica string) error {
 	})
 }
 
+// blocksOrOutlines are the blocks of a series in order, those that lie inside four bounds by their outline where they have one.
+const blocksOrOutlines = `WITH short AS (SELECT * FROM point_outlines WHERE task = $1 AND name = $2 AND replica = $3 AND rank = $4 AND generation = $5
+		AND first_step >= $6::bigint AND last_step <= $7::bigint AND first_time >= $8::bigint AND last_time <= $9::bigint)
+	SELECT upto, made, n, first_step, last_step, first_time, last_time, data, outlined FROM (
+		SELECT block, upto, made, n, first_step, last_step, first_time, last_time, data, true AS outlined FROM short
+		UNION ALL
+		SELECT block, upto, made, n, first_step, last_step, first_time, last_time, data, false FROM points
+			WHERE task = $1 AND name = $2 AND replica = $3 AND rank = $4 AND generation = $5 AND block NOT IN (SELECT block FROM short)
+	) AS blocks ORDER BY block`
+
 const ofSeries = ` FROM points WHERE task = $1 AND name = $2 AND replica = $3 AND rank = $4 AND generation = $5 `
 
 func keyOf(task string, s history.Series) []any {
@@ -150,14 +145,25 @@ func (s *points) grow(ctx context.Context, tx pgx.Tx, b *pgx.Batch, task string,
 			return damaged(err)
 		}
 		b.Queue(`DELETE`+ofSeries, keyOf(task, one)...)
+		b.Queue(`DELETE FROM point_outlines WHERE task = $1 AND name = $2 AND replica = $3 AND rank = $4 AND generation = $5`, keyOf(task, one)...)
 		number = 0
 	}
-	for i, block := range blocks {
-		b.Queue(`INSERT INTO points (task, name, replica, rank, generation, block, upto, made, n, first_step, last_step, first_time, last_time, data)
+	outlines, err := history.Outlines(blocks)
+	if err != nil {
+		return damaged(err)
+	}
+	put := func(table string, i int, block history.Block) {
+		b.Queue(`INSERT INTO `+table+` (task, name, replica, rank, generation, block, upto, made, n, first_step, last_step, first_time, last_time, data)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (task, name, replica, rank, generation, block) DO UPDATE SET
 			upto = excluded.upto, made = excluded.made, n = excluded.n, first_step = excluded.first_step, last_step = excluded.last_step,
 			first_time = excluded.first_time, last_time = excluded.last_time, data = excluded.data`,
 			append(keyOf(task, one), number+int64(i), upto, block.Made, block.Count, block.FirstStep, block.LastStep, block.FirstTime, block.LastTime, block.Data)...)
+	}
+	for i, block := range blocks {
+		put("points", i, block)
+		if short, ok := outlines[i]; ok {
+			put("point_outlines", i, short)
+		}
 	}
 	return nil
 }
@@ -171,14 +177,14 @@ func (s *points) within(ctx context.Context, do func(ctx context.Context, tx pgx
 
 // Series lists the curves of a task.
 func (s *points) Series(ctx context.Context, taskID string) (list []history.Series, dropped int64, err error) {
-	list, err = rowsOf(ctx, s, `SELECT name, replica, rank, generation FROM point_series WHERE task = $1 ORDER BY name, rank, generation, replica`, []any{taskID}, func(r pgx.Rows) (one history.Series, err error) {
+	list, err = read(ctx, s.link, `SELECT name, replica, rank, generation FROM point_series WHERE task = $1 ORDER BY name, rank, generation, replica`, []any{taskID}, func(r pgx.Rows) (one history.Series, err error) {
 		err = r.Scan(&one.Name, &one.Replica, &one.Rank, &one.Generation)
 		return one, err
 	})
 	if err != nil {
 		return nil, 0, err
 	}
-	sums, err := rowsOf(ctx, s, `SELECT COALESCE(SUM(dropped), 0)::bigint FROM point_sources WHERE task = $1`, []any{taskID}, func(r pgx.Rows) (n int64, err error) {
+	sums, err := read(ctx, s.link, `SELECT COALESCE(SUM(dropped), 0)::bigint FROM point_sources WHERE task = $1`, []any{taskID}, func(r pgx.Rows) (n int64, err error) {
 		err = r.Scan(&n)
 		return n, err
 	})
@@ -197,7 +203,7 @@ type numbered struct {
 // Points hands out the blocks of a series. Batches are read before blocks: what is folded meanwhile is in both, and known by
 // its number.
 func (s *points) Points(ctx context.Context, taskID string, one history.Series, in history.Span, each func(history.Block) error) error {
-	batches, err := rowsOf(ctx, s, `SELECT seq, data FROM point_batches WHERE task = $1 AND replica = $2 ORDER BY seq`, []any{taskID, one.Replica}, func(r pgx.Rows) (b numbered, err error) {
+	batches, err := read(ctx, s.link, `SELECT seq, data FROM point_batches WHERE task = $1 AND replica = $2 ORDER BY seq`, []any{taskID, one.Replica}, func(r pgx.Rows) (b numbered, err error) {
 		err = r.Scan(&b.seq, &b.Data)
 		return b, err
 	})
@@ -210,8 +216,15 @@ func (s *points) Points(ctx context.Context, taskID string, one history.Series, 
 			return damaged(err)
 		}
 	}
-	blocks, err := rowsOf(ctx, s, `SELECT upto, made, n, first_step, last_step, first_time, last_time, data`+ofSeries+`ORDER BY block`, keyOf(taskID, one), func(r pgx.Rows) (b numbered, err error) {
-		err = r.Scan(&b.seq, &b.Made, &b.Count, &b.FirstStep, &b.LastStep, &b.FirstTime, &b.LastTime, &b.Data)
+	query, args := `SELECT upto, made, n, first_step, last_step, first_time, last_time, data, false`+ofSeries+`ORDER BY block`, keyOf(taskID, one)
+	if in.Outlines {
+		query = blocksOrOutlines
+		for _, bound := range in.Bounds() {
+			args = append(args, bound)
+		}
+	}
+	blocks, err := read(ctx, s.link, query, args, func(r pgx.Rows) (b numbered, err error) {
+		err = r.Scan(&b.seq, &b.Made, &b.Count, &b.FirstStep, &b.LastStep, &b.FirstTime, &b.LastTime, &b.Data, &b.Outlined)
 		return b, err
 	})
 	if err != nil {
@@ -231,7 +244,7 @@ func (s *points) Points(ctx context.Context, taskID string, one history.Series, 
 // ForgetPoints deletes all points of tasks.
 func (s *points) ForgetPoints(ctx context.Context, taskIDs ...string) error {
 	return s.within(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		for _, table := range []string{"points", "point_batches", "point_sources", "point_series"} {
+		for _, table := range []string{"points", "point_outlines", "point_batches", "point_sources", "point_series"} {
 			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE task = ANY ($1)`, clean([]any{taskIDs})...); err != nil {
 				return err
 			}

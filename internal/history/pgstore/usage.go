@@ -57,7 +57,7 @@ func (s *Store) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow,
 }
 
 func (s *Store) usage(ctx context.Context, where string, args ...any) ([]history.UsageRow, error) {
-	return read(ctx, s, `SELECT `+usageColumns+` FROM usage WHERE `+where, args, func(r pgx.Rows) (u history.UsageRow, err error) {
+	return read(ctx, s.link, `SELECT `+usageColumns+` FROM usage WHERE `+where, args, func(r pgx.Rows) (u history.UsageRow, err error) {
 		var cpu, memory, start, spent, peak, spot int64
 		var stop *int64
 		err = r.Scan(&u.Replica, &u.TaskID, &u.Project, &u.Owner, &u.Zone, &u.Node, &u.Devices, &u.Type, &cpu, &memory, &start, &stop,
@@ -87,7 +87,7 @@ func (s *Store) PutBook(ctx context.Context, b history.Book) error {
 
 // BooksOf begins with the one in force at from.
 func (s *Store) BooksOf(ctx context.Context, zone string, from, to time.Time) ([]history.Book, error) {
-	out, err := read(ctx, s, fmt.Sprintf(`SELECT since, body FROM books WHERE zone = $1 AND since < $3
+	out, err := read(ctx, s.link, fmt.Sprintf(`SELECT since, body FROM books WHERE zone = $1 AND since < $3
 		AND since >= COALESCE((SELECT MAX(since) FROM books WHERE zone = $1 AND since <= $2), $2) ORDER BY since DESC LIMIT %d`, history.MaxBooks),
 		[]any{zone, nanos(from), nanos(to)}, func(r pgx.Rows) (b history.Book, err error) {
 			var since int64
@@ -114,7 +114,7 @@ func (s *Store) PutRun(ctx context.Context, r history.Run) error {
 
 // NewestRuns walks the index of ends.
 func (s *Store) NewestRuns(ctx context.Context, limit int) ([]history.Run, error) {
-	return read(ctx, s, fmt.Sprintf(`SELECT `+runColumns+` FROM runs ORDER BY ended DESC, task DESC LIMIT %d`, min(max(limit, 1), history.MaxRuns)), nil, func(row pgx.Rows) (r history.Run, err error) {
+	return read(ctx, s.link, fmt.Sprintf(`SELECT `+runColumns+` FROM runs ORDER BY ended DESC, task DESC LIMIT %d`, min(max(limit, 1), history.MaxRuns)), nil, func(row pgx.Rows) (r history.Run, err error) {
 		var zones string
 		var ran, last, declared, succeeded, ended int64
 		err = row.Scan(&r.TaskID, &r.Owner, &r.Name, &r.Framework, &r.Work, &r.Devices, &r.Nodes, &zones, &ran, &last, &declared, &succeeded, &ended)

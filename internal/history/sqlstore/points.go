@@ -92,6 +92,18 @@ func (w *writer) foldBatches(ctx context.Context, task, replica string, most int
 	return w.exec(ctx, `DELETE FROM point_batches WHERE task = ? AND replica = ?`, task, replica)
 }
 
+// blocksOrOutlines are the blocks of a series in order, those that lie inside four bounds by their outline where they have one.
+const blocksOrOutlines = `SELECT upto, made, n, first_step, last_step, first_time, last_time, data, outlined FROM (
+	SELECT block, upto, made, n, first_step, last_step, first_time, last_time, data, 1 AS outlined FROM point_outlines
+		WHERE task = ?1 AND name = ?2 AND replica = ?3 AND rank = ?4 AND generation = ?5 AND first_step >= ?6 AND last_step <= ?7 AND first_time >= ?8 AND last_time <= ?9
+	UNION ALL
+	SELECT block, upto, made, n, first_step, last_step, first_time, last_time, data, 0 FROM points
+		WHERE task = ?1 AND name = ?2 AND replica = ?3 AND rank = ?4 AND generation = ?5 AND block NOT IN (SELECT block FROM point_outlines
+			WHERE task = ?1 AND name = ?2 AND replica = ?3 AND rank = ?4 AND generation = ?5 AND first_step >= ?6 AND last_step <= ?7 AND first_time >= ?8 AND last_time <= ?9)
+	) ORDER BY block`
+
+const ofOutlines = ` FROM point_outlines WHERE task = ? AND name = ? AND replica = ? AND rank = ? AND generation = ? `
+
 const ofSeries = ` FROM points WHERE task = ? AND name = ? AND replica = ? AND rank = ? AND generation = ? `
 
 func keyOf(task string, s history.Series) []any {
@@ -129,17 +141,31 @@ func (w *writer) growSeries(ctx context.Context, task string, s history.Series, 
 	if all, err = history.Thin(all); err != nil {
 		return err
 	}
-	if err := w.exec(ctx, `DELETE`+ofSeries, keyOf(task, s)...); err != nil {
-		return err
+	for _, q := range []string{`DELETE` + ofSeries, `DELETE` + ofOutlines} {
+		if err := w.exec(ctx, q, keyOf(task, s)...); err != nil {
+			return err
+		}
 	}
 	return w.putBlocks(ctx, task, s, 0, upto, all)
 }
 
 func (w *writer) putBlocks(ctx context.Context, task string, s history.Series, number, upto int64, blocks []history.Block) error {
+	outlines, err := history.Outlines(blocks)
+	if err != nil {
+		return err
+	}
+	put := func(table string, i int, b history.Block) error {
+		return w.exec(ctx, `INSERT OR REPLACE INTO `+table+` (task, name, replica, rank, generation, block, upto, made, n, first_step, last_step, first_time, last_time, data)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(keyOf(task, s), number+int64(i), upto, b.Made, b.Count, b.FirstStep, b.LastStep, b.FirstTime, b.LastTime, b.Data)...)
+	}
 	for i, b := range blocks {
-		if err := w.exec(ctx, `INSERT OR REPLACE INTO points (task, name, replica, rank, generation, block, upto, made, n, first_step, last_step, first_time, last_time, data)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, append(keyOf(task, s), number+int64(i), upto, b.Made, b.Count, b.FirstStep, b.LastStep, b.FirstTime, b.LastTime, b.Data)...); err != nil {
+		if err := put("points", i, b); err != nil {
 			return err
+		}
+		if short, ok := outlines[i]; ok {
+			if err := put("point_outlines", i, short); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -174,11 +200,18 @@ func (s *points) Points(ctx context.Context, taskID string, one history.Series, 
 	}); err != nil {
 		return err
 	}
-	if err := s.query(ctx, `SELECT upto, made, n, first_step, last_step, first_time, last_time, data`+ofSeries+`ORDER BY block`, keyOf(taskID, one), func(r *sql.Rows) error {
+	query, args := `SELECT upto, made, n, first_step, last_step, first_time, last_time, data, 0`+ofSeries+`ORDER BY block`, keyOf(taskID, one)
+	if in.Outlines {
+		query = blocksOrOutlines
+		for _, bound := range in.Bounds() {
+			args = append(args, bound)
+		}
+	}
+	if err := s.query(ctx, query, args, func(r *sql.Rows) error {
 		var b history.Block
 		var upto int64
 		var data sql.RawBytes
-		if err := r.Scan(&upto, &b.Made, &b.Count, &b.FirstStep, &b.LastStep, &b.FirstTime, &b.LastTime, &data); err != nil {
+		if err := r.Scan(&upto, &b.Made, &b.Count, &b.FirstStep, &b.LastStep, &b.FirstTime, &b.LastTime, &data, &b.Outlined); err != nil {
 			return err
 		}
 		if tail.Skip(upto); !in.Touches(b.Extent) {
@@ -200,7 +233,7 @@ func (s *points) ForgetPoints(ctx context.Context, taskIDs ...string) error {
 	return s.write(ctx, func(ctx context.Context, w *writer) error {
 		for _, id := range taskIDs {
 			for _, q := range []string{
-				`DELETE FROM points WHERE task = ?`, `DELETE FROM point_batches WHERE task = ?`, `DELETE FROM point_sources WHERE task = ?`, `DELETE FROM point_series WHERE task = ?`,
+				`DELETE FROM points WHERE task = ?`, `DELETE FROM point_outlines WHERE task = ?`, `DELETE FROM point_batches WHERE task = ?`, `DELETE FROM point_sources WHERE task = ?`, `DELETE FROM point_series WHERE task = ?`,
 			} {
 				if err := w.exec(ctx, q, id); err != nil {
 					return err

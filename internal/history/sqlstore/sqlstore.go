@@ -40,6 +40,7 @@ var usual = tuning{sparse: 4000, zoneMax: 1024, zonePage: 64}
 // Store is a History. Safe for concurrent use.
 type Store struct {
 	points
+	served
 	cfg     Config
 	tune    tuning
 	readers *sql.DB
@@ -68,6 +69,7 @@ func open(ctx context.Context, cfg Config, tune tuning) (*Store, error) {
 	}
 	f.Close()
 	s := &Store{cfg: cfg, tune: tune}
+	s.served = served{write: s.write, query: s.query}
 	s.points = points{write: s.write, query: s.query, most: cmp.Or(tune.blocks, history.MaxBlocks)}
 	// One connection writes; SQLite knows no more. Its cache is large, for the indexes.
 	if s.writers, err = sql.Open("sqlite", dsn(cfg.Path, "cache_size(-65536)", "wal_autocheckpoint(16000)")); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
+	"github.com/fermi-cluster/fermi/internal/launch/depot"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 	"github.com/fermi-cluster/fermi/internal/launch/unpack"
 )
@@ -25,8 +26,11 @@ const Argv0 = "fermi-chore"
 type Order struct {
 	Unpack *Unpack
 	Clone  *Clone
+	Settle *Settle
 	Fetch  *Fetch
 	Keep   *Keep
+	Lay    *Lay
+	Drop   *Drop
 }
 
 // Unpack lays out the archive that follows the order in a folder of the tenant's; what lay there goes.
@@ -110,11 +114,23 @@ func work(ctx context.Context, in io.Reader) Result {
 		r.Commit = commit
 		return r
 	}
+	if o.Settle != nil {
+		commit, err := o.Settle.bring(ctx)
+		r := failed(err)
+		r.Commit = commit
+		return r
+	}
 	if o.Fetch != nil {
 		return failed(o.Fetch.serve(os.Stderr))
 	}
 	if o.Keep != nil {
 		return o.Keep.bring(ctx, os.Stderr, os.Stdout)
+	}
+	if o.Lay != nil {
+		return o.Lay.bring(ctx, os.Stderr, os.Stdout)
+	}
+	if o.Drop != nil {
+		return failed(depot.Drop(o.Drop.Place, o.Drop.Digest))
 	}
 	return failed(errors.New("no chore"))
 }

@@ -37,8 +37,9 @@ type Keep struct {
 // Image is one that is there.
 type Image struct {
 	Digest     string
-	Env        []string `json:",omitempty"`
-	Remembered string   `json:",omitempty"` // why its registry was not asked
+	Env        []string     `json:",omitempty"`
+	Says       *rootfs.Says `json:",omitempty"`
+	Remembered string       `json:",omitempty"` // why its registry was not asked
 }
 
 // answer is what the one says to the other about a reference.
@@ -190,7 +191,7 @@ func (k *Keep) bring(ctx context.Context, socket *os.File, out io.Writer) Result
 	if err != nil {
 		return failed(err)
 	}
-	r := Result{Image: &Image{Digest: image.Digest, Env: image.Env}}
+	r := Result{Image: &Image{Digest: image.Digest, Env: image.Env, Says: image.Says}}
 	if image.Remembered != nil {
 		r.Image.Remembered = short(image.Remembered.Error())
 	}

@@ -126,7 +126,10 @@ func (a *ahead) drop() {
 
 // tell gives it its order. If that fails it has died; the missing report says so.
 func (a *ahead) tell(o order, stdin uintptr, out []Pipes) *Tree {
-	defer a.give.Close()
+	rooted := len(o.IDs) > 0 && !o.Probe
+	if !rooted {
+		defer a.give.Close()
+	}
 	files := []int{int(stdin)}
 	for _, pipes := range out {
 		files = append(files, int(pipes[0]), int(pipes[1]))
@@ -139,7 +142,10 @@ func (a *ahead) tell(o order, stdin uintptr, out []Pipes) *Tree {
 	}
 	o.Outputs, o.HasDoor = len(out), o.Door != nil
 	limit := &io.LimitedReader{R: a.hear}
-	t := &Tree{PID: a.pid, Handle: a.handle, pipe: a.hear, limit: limit, reports: json.NewDecoder(limit)}
+	t := &Tree{PID: a.pid, Handle: a.handle, pipe: a.hear, limit: limit, reports: json.NewDecoder(limit), rooted: rooted}
+	if rooted {
+		t.orders = a.give
+	}
 	if sendFiles(int(a.give.Fd()), files) == nil {
 		_ = json.NewEncoder(a.give).Encode(o)
 	}
@@ -151,18 +157,23 @@ const filesAtOnce = 128
 
 // sendFiles sends descriptors, the last ones with a 1.
 func sendFiles(socket int, files []int) error {
-	for len(files) > 0 {
+	for {
 		n := min(len(files), filesAtOnce)
 		last := []byte{0}
 		if n == len(files) {
 			last[0] = 1
 		}
-		if err := syscall.Sendmsg(socket, last, syscall.UnixRights(files[:n]...), nil, 0); err != nil {
+		var rights []byte
+		if n > 0 {
+			rights = syscall.UnixRights(files[:n]...)
+		}
+		if err := syscall.Sendmsg(socket, last, rights, nil, 0); err != nil {
 			return err
 		}
-		files = files[n:]
+		if files = files[n:]; len(files) == 0 {
+			return nil
+		}
 	}
-	return nil
 }
 
 // receiveFiles is the other end of sendFiles; nothing that is exec'd inherits them.

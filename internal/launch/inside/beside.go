@@ -32,15 +32,21 @@ type Beside struct {
 	// Door and Clone are as of a wall.
 	Door  *os.File `json:"-"`
 	Clone bool
+	// Tree is that of process 1; one that is rooted starts the process itself.
+	Tree *Tree `json:"-"`
 }
 
 // Shell is what is started there.
 type Shell struct {
-	File string // behind the wall
-	Args []string
-	Env  []string
-	Dir  string
-	TTY  bool // its standard input is a terminal that it shall have for its own
+	File  string   // behind the wall; "": the first of Names that is found there, which only one that is rooted looks for
+	Names []string `json:",omitempty"`
+	// Login: a shell that was looked for is told so by its name, where it has no Args, and by $SHELL. Args of what is looked for are those after its name.
+	Login bool
+	Args  []string
+	Env   []string
+	Dir   string
+	TTY   bool // it gets a terminal of its own, of this size, in the place of standard files
+	Size  Size
 }
 
 // besides is what the helper is told.
@@ -62,6 +68,9 @@ var spaces = []struct {
 
 // Joined is a process that was started beside others.
 type Joined struct {
+	// Terminal is our end of its own; nil: it has none. Who asked for it closes it.
+	Terminal *os.File
+
 	limit   *io.LimitedReader
 	reports *json.Decoder
 	pipe    *os.File
@@ -69,10 +78,16 @@ type Joined struct {
 	once    sync.Once
 }
 
-// Join starts a process beside those behind a wall, with these standard files. The caller's reaper reaps the helper.
-func Join(b Beside, s Shell, files [3]uintptr) (*Joined, error) {
+// Join starts a process beside those behind a wall, with these standard files, or on a terminal of its own. The caller's reaper reaps the helper.
+func Join(b Beside, s Shell, files ...uintptr) (*Joined, error) {
+	if b.Tree.Rooted() {
+		return b.Tree.ask(s, files)
+	}
 	o := besides{Beside: b, Shell: s, HasDoor: b.Door != nil}
-	handed := []int{int(files[0]), int(files[1]), int(files[2])}
+	var handed []int
+	for _, f := range files {
+		handed = append(handed, int(f))
+	}
 	if b.PID != 0 {
 		own, err := openSpaces(b.PID)
 		for _, f := range own {
@@ -98,24 +113,78 @@ func Join(b Beside, s Shell, files [3]uintptr) (*Joined, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := &io.LimitedReader{R: a.hear}
-	j := &Joined{limit: limit, reports: json.NewDecoder(limit), pipe: a.hear, orders: a.give}
 	err = sendFiles(int(a.give.Fd()), handed)
 	if err == nil {
 		err = json.NewEncoder(a.give).Encode(o)
 	}
-	var r report
-	if err == nil {
-		r, err = j.next()
+	if err != nil {
+		_, _ = a.give.Close(), a.hear.Close()
+		return nil, err
 	}
+	return joined(a.hear, a.give, s.TTY)
+}
+
+// joined is a process that was asked for: it says that it runs, or why not.
+func joined(hear, orders *os.File, tty bool) (*Joined, error) {
+	limit := &io.LimitedReader{R: hear}
+	j := &Joined{limit: limit, reports: json.NewDecoder(limit), pipe: hear, orders: orders}
+	r, err := j.next()
 	if err == nil && r.Step != stepStarted {
 		err = &Refused{Step: r.Step, File: r.File, Errno: r.Errno, Text: r.Text}
+	}
+	if err == nil && tty {
+		err = j.takeTerminal()
 	}
 	if err != nil {
 		_, _ = j.orders.Close(), j.pipe.Close()
 		return nil, err
 	}
 	return j, nil
+}
+
+// takeTerminal takes the terminal that the helper made where it is.
+func (j *Joined) takeTerminal() error {
+	fd, err := receiveFile(int(j.orders.Fd()))
+	if err != nil {
+		return err
+	}
+	const terminal = 5<<8 | 2 // our end of one
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFCHR || st.Rdev != terminal {
+		_ = syscall.Close(fd)
+		return syscall.ENOTTY
+	}
+	j.Terminal = os.NewFile(uintptr(fd), "terminal")
+	return nil
+}
+
+// receiveFile takes one descriptor from who may be a tenant's: what comes beside it the kernel drops.
+func receiveFile(socket int) (int, error) {
+	one, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(4))
+	for {
+		n, m, _, _, err := syscall.Recvmsg(socket, one, rights, syscall.MSG_CMSG_CLOEXEC)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return -1, err
+		}
+		messages, err := syscall.ParseSocketControlMessage(rights[:m])
+		if err != nil || len(messages) != 1 {
+			return -1, syscall.EBADF
+		}
+		fds, err := syscall.ParseUnixRights(&messages[0])
+		if err != nil || len(fds) == 0 {
+			return -1, syscall.EBADF
+		}
+		for _, fd := range fds[1:] { // there is room for two where messages are aligned
+			_ = syscall.Close(fd)
+		}
+		return fds[0], nil
+	}
 }
 
 // openSpaces opens the namespaces of a process, and its root.
@@ -253,7 +322,11 @@ func waitid(pid int) error {
 
 // start enters and starts; 0: it did not.
 func (o *besides) start(files []int) (int, report) {
-	want := 3 + len(o.Spaces)
+	standard := 3
+	if o.TTY {
+		standard = 0
+	}
+	want := standard + len(o.Spaces)
 	if len(o.Spaces) > 0 {
 		want++
 	}
@@ -265,12 +338,28 @@ func (o *besides) start(files []int) (int, report) {
 		return 0, said
 	}
 	preferForOOM(os.Getpid()) // while /proc is the machine's; the shell inherits it
-	door := files[want-1]
-	if err := o.enter(files[3:]); err != nil {
+	if err := o.enter(files[standard:]); err != nil {
 		_, said := fail(StepBuild, "namespaces", err)
 		return 0, said
 	}
-	attr := &syscall.SysProcAttr{Setsid: true, Setctty: o.TTY, Ctty: 0, UseCgroupFD: o.HasDoor && o.Clone, CgroupFD: door}
+	ours, std := -1, files[:standard]
+	if o.TTY {
+		var theirs int
+		var err error
+		if ours, theirs, err = openTerminal(o.UID, o.Size); err != nil {
+			_, said := fail(StepBuild, "terminal", err)
+			return 0, said
+		}
+		defer syscall.Close(ours)
+		defer syscall.Close(theirs)
+		std = []int{theirs, theirs, theirs}
+	}
+	attr := &syscall.SysProcAttr{Setsid: true, Setctty: o.TTY, Ctty: 0, UseCgroupFD: o.HasDoor && o.Clone}
+	door := 0
+	if o.HasDoor {
+		door = files[want-1]
+		attr.CgroupFD = door
+	}
 	if o.UID != 0 {
 		scope := uint64(scopeAbstract)
 		if o.Apart {
@@ -289,11 +378,14 @@ func (o *besides) start(files []int) (int, report) {
 		}
 	}
 	pid, err := syscall.ForkExec(o.File, o.Args, &syscall.ProcAttr{
-		Dir: o.Dir, Env: o.Env, Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])}, Sys: attr,
+		Dir: o.Dir, Env: o.Env, Files: []uintptr{uintptr(std[0]), uintptr(std[1]), uintptr(std[2])}, Sys: attr,
 	})
 	if err != nil {
 		_, said := fail(StepExec, o.File, err)
 		return 0, said
+	}
+	if o.TTY { // who does not get it hears so from the missing descriptor; the shell then hears a hang-up
+		_ = sendFiles(fdOrder, []int{ours})
 	}
 	return pid, report{Step: stepStarted}
 }

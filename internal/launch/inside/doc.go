@@ -10,6 +10,8 @@
 // Enemies: a descriptor or variable that comes along, a path resolved with root's rights that the
 // user can change, a half-built wall.
 //
+// In an image an environment is root, of a user namespace: see rooted.go and layer.go.
+//
 // The simple story: the launcher starts this same binary again in new mount, pid and IPC
 // namespaces. As process 1 there it builds the mounts, drops what rights a child could inherit,
 // starts the ranks of the replica, reaps, and reports start and ends over a pipe. How the code differs:

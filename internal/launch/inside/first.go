@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
@@ -22,8 +23,17 @@ func init() {
 	if len(os.Args) == 1 && os.Args[0] == argv0Beside {
 		syscall.Exit(beside())
 	}
+	if len(os.Args) == 1 && os.Args[0] == argv0Holder {
+		syscall.Exit(holds())
+	}
+	if len(os.Args) == 1 && os.Args[0] == argv0Idle {
+		syscall.Exit(idle())
+	}
 	if len(os.Args) == 2 && os.Args[0] == "fermi" && os.Args[1] == "hold" {
 		syscall.Exit(hold())
+	}
+	if len(os.Args) == 2 && os.Args[0] == "fermi" && os.Args[1] == "notebook" {
+		syscall.Exit(notebook())
 	}
 }
 
@@ -41,10 +51,13 @@ func first() int {
 		return 1 // the launcher has died, or never meant us
 	}
 	var o order
-	if err := json.NewDecoder(io.LimitReader(os.NewFile(fdOrder, "order"), maxOrder)).Decode(&o); err != nil {
+	orders := os.NewFile(fdOrder, "order")
+	if err := json.NewDecoder(io.LimitReader(orders, maxOrder)).Decode(&o); err != nil {
 		return 1
 	}
-	_ = syscall.Close(fdOrder)
+	if len(o.IDs) == 0 || o.Probe {
+		_ = orders.Close()
+	}
 	given, err := o.take(files)
 	if err != nil {
 		_, said := fail(StepBuild, "descriptors", err)
@@ -63,6 +76,10 @@ func first() int {
 		_, said := fail(StepBuild, "network", err)
 		_ = tell.Encode(said)
 		return 1
+	}
+	if len(o.IDs) > 0 && !o.Probe {
+		defer runtime.KeepAlive(orders) // it is the holder's
+		return o.hold(given, tell)
 	}
 	running, said := begin(o, given)
 	if o.Become && said.Step == stepStarted {
@@ -183,7 +200,7 @@ func begin(o order, given handed) (running map[int]int, said report) {
 	case o.Become:
 		return nil, report{Step: stepStarted, Missing: missing}
 	}
-	if err := o.enter(given.door); err != nil {
+	if err := o.enterGroup(given.door); err != nil {
 		return fail(StepBuild, "cgroup", err)
 	}
 	running = map[int]int{}
@@ -205,9 +222,9 @@ func begin(o order, given handed) (running map[int]int, said report) {
 	return running, report{Step: stepStarted, Missing: missing}
 }
 
-// enter takes this thread, which forks the command and nothing else, into the command's cgroup: what it forks is born
+// enterGroup takes this thread, which forks the command and nothing else, into the command's cgroup: what it forks is born
 // there. Other threads of ours stay outside, so that a command that has used up its processes can't keep us from making one.
-func (o *order) enter(door int) error {
+func (o *order) enterGroup(door int) error {
 	if !o.HasDoor || o.Clone {
 		return nil
 	}

@@ -2,6 +2,7 @@ package inside
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -23,6 +24,11 @@ var whole = []string{"/dev", "/sys"}
 // it could lead a path of ours out of it. So those folders, the spine, are made in an empty file system and
 // laid over the image: on the way to a mount there are only folders of ours.
 func (w *Wall) enter() error {
+	if len(w.IDs) > 0 { // or our children would be looked for by the machine's numbers
+		if err := mount("proc", "/proc", "proc", hardened|syscall.MS_NOEXEC, ""); err != nil {
+			return err
+		}
+	}
 	keep, err := w.takeAlong()
 	if err != nil {
 		return err
@@ -43,10 +49,13 @@ func (w *Wall) enter() error {
 			}
 		}
 	}
-	if err := overlay(spine, w.Root, root); err != nil {
+	if err := w.layers(spine, root); err != nil {
 		return err
 	}
 	for _, dir := range whole {
+		if err := w.solid(root, dir, true); err != nil {
+			return err
+		}
 		if dir == "/sys" && w.Net != 0 {
 			continue
 		}
@@ -58,9 +67,18 @@ func (w *Wall) enter() error {
 		return err
 	}
 	for _, o := range keep {
+		if err := w.solid(root, o.path, o.folder); err != nil && o.spare {
+			_ = syscall.Close(o.handle)
+			continue
+		} else if err != nil {
+			return err
+		}
 		if err := o.bind(root); err != nil {
 			return err
 		}
+	}
+	if err := w.solid(root, "/proc", true); err != nil {
+		return err
 	}
 	if err := mount("proc", root+"/proc", "proc", hardened|syscall.MS_NOEXEC, ""); err != nil {
 		return err
@@ -103,11 +121,37 @@ func (w *Wall) takeAlong() ([]opened, error) {
 		if err != nil {
 			return nil, &stepError{StepFolder, f.Path, err}
 		}
-		o.path = path.Clean(f.Path) // by the name that it is known by: the image has not the machine's links
+		if f.At == "" {
+			o.path = path.Clean(f.Path) // by the name that it is known by: the image has not the machine's links
+		}
 		keep = append(keep, o)
+	}
+	if err := apart(w.Folders, keep); err != nil {
+		return nil, err
+	}
+	for at, file := range w.Extras {
+		if o, err := openAny(file); err == nil && w.hasRoom(at) {
+			o.path, o.spare = path.Clean(at), true
+			keep = append(keep, o)
+		}
 	}
 	slices.SortFunc(keep, func(a, b opened) int { return strings.Compare(a.path, b.path) })
 	return keep, nil
+}
+
+// hasRoom says that nothing is at this path of the image, and that no link leads to it.
+func (w *Wall) hasRoom(at string) bool {
+	place := w.Root
+	for part := range strings.SplitSeq(strings.Trim(path.Clean(at), "/"), "/") {
+		place += "/" + part
+		switch info, err := os.Lstat(place); {
+		case errors.Is(err, fs.ErrNotExist):
+			return true
+		case err != nil || !info.IsDir():
+			return false
+		}
+	}
+	return false
 }
 
 // openAny is open with links followed: these paths are the machine's.

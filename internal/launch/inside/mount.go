@@ -29,7 +29,9 @@ type opened struct {
 	handle int // O_PATH
 	folder bool
 	whole  bool // with what is mounted in it
+	tree   int  // all of it, as it was before the machine was closed to writers; 0: not taken
 	closed bool // to writers
+	spare  bool // left out where something else is in its place
 }
 
 // build makes the mounts of this namespace.
@@ -47,6 +49,10 @@ func (w *Wall) build() error {
 // cover hides parts of the machine's own file system. Everything that stays visible is taken in hand first;
 // then the private and the empty folders come over what was there; then it is put back.
 func (w *Wall) cover() error {
+	bare, err := w.ground()
+	if err != nil {
+		return err
+	}
 	var keep []opened
 	for _, bind := range w.Binds {
 		o, err := open(bind)
@@ -73,13 +79,28 @@ func (w *Wall) cover() error {
 		o.path = at
 		keep = append(keep, o)
 	}
+	if err := shut(); err != nil {
+		return err
+	}
+	for at, dir := range w.Extras {
+		if isPlain(at) {
+			_ = overlay(dir, at, at)
+		}
+	}
 	if err := w.privateFolders(); err != nil {
 		return err
 	}
 	if err := w.memory(""); err != nil {
 		return err
 	}
-	covers, err := w.hide(keep)
+	if err := apart(w.Folders, keep); err != nil {
+		return err
+	}
+	own, err := w.clear()
+	if err != nil {
+		return err
+	}
+	covers, err := w.hide(keep, append(own, bare...))
 	if err != nil {
 		return err
 	}
@@ -97,6 +118,12 @@ func (w *Wall) cover() error {
 		return err
 	}
 	return mount("proc", "/proc", "proc", hardened|syscall.MS_NOEXEC, "")
+}
+
+// isPlain says that a path is a folder, and that no link leads to it.
+func isPlain(dir string) bool {
+	real, err := realPath(dir)
+	return err == nil && real == dir
 }
 
 // ownSys shows the interfaces of the replica's network below root, not the machine's.
@@ -120,7 +147,65 @@ func (w *Wall) ownSys(root string) error {
 	if keep == nil || !exists(root+groups) {
 		return nil
 	}
-	return mount("/proc/self/fd/"+strconv.Itoa(keep.handle), root+groups, "", syscall.MS_BIND|syscall.MS_REC, "")
+	if err := mount("/proc/self/fd/"+strconv.Itoa(keep.handle), root+groups, "", syscall.MS_BIND|syscall.MS_REC, ""); err != nil {
+		return err
+	}
+	return w.ownGroups(root + groups)
+}
+
+// ownGroups hides the control groups of other replicas: their names and figures say what other projects do. Its own stay where programs look for them.
+func (w *Wall) ownGroups(at string) error {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return &stepError{StepBuild, at, err}
+	}
+	for line := range strings.Lines(string(text)) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		names, group, _ := strings.Cut(rest, ":")
+		before, _, ok := strings.Cut(group+"/", "/"+w.Mark+"/")
+		if !ok {
+			continue
+		}
+		own := before + "/" + w.Mark
+		for path.Base(path.Dir(own)) == guestGroups { // it stands inside another's
+			own = path.Dir(path.Dir(own))
+		}
+		if path.Dir(own) == "/" {
+			continue
+		}
+		for _, hierarchy := range append(strings.Split(strings.TrimPrefix(names, "name="), ","), names, "unified", "") {
+			if err := alone(path.Join(at, hierarchy, own)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// guestGroups is the folder of a group in which those of its guests are (internal/engine/cgroup).
+const guestGroups = "guests"
+
+// alone shows a folder as the only one in the one that it is in; one that is not there, or was shown so already, is left.
+func alone(dir string) error {
+	var st, above syscall.Stat_t
+	if syscall.Lstat(dir, &st) != nil || syscall.Lstat(path.Dir(dir), &above) != nil || st.Dev != above.Dev {
+		return nil
+	}
+	o, err := open(dir)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(o.handle)
+	if err := mount("fermi", path.Dir(dir), "tmpfs", hardened|syscall.MS_NOEXEC, "mode=755,size=64k,nr_inodes=16"); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return &stepError{StepBuild, dir, err}
+	}
+	if err := mount("/proc/self/fd/"+strconv.Itoa(o.handle), dir, "", syscall.MS_BIND, ""); err != nil {
+		return err
+	}
+	return mount("", path.Dir(dir), "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY|hardened|syscall.MS_NOEXEC, "")
 }
 
 func mount(source, target, kind string, flags uintptr, data string) error {
@@ -166,6 +251,11 @@ func realPath(dir string) (string, error) {
 // openFolder opens a folder that an operator named. One that every replica has its own of, or that has the platform's in it,
 // is no folder to show.
 func (w *Wall) openFolder(f Folder) (opened, error) {
+	if f.At != "" && f.Real == "" {
+		o, err := open(f.Path)
+		o.path, o.closed = f.At, true
+		return o, err
+	}
 	o, err := openReal(f.Path)
 	if err != nil {
 		return o, err
@@ -174,6 +264,9 @@ func (w *Wall) openFolder(f Folder) (opened, error) {
 		return o, errors.New("it leads elsewhere than when it was named")
 	}
 	o.whole, o.closed = true, f.ReadOnly
+	if !o.closed && w.Root == "" {
+		o.take()
+	}
 	never := append([]string{"/", "/proc", "/sys", "/dev"}, privates...)
 	for _, dir := range w.Hide {
 		if real, err := realPath(dir); err == nil {
@@ -190,6 +283,9 @@ func (w *Wall) openFolder(f Folder) (opened, error) {
 			return o, errors.New("it lies in a folder that no project may see")
 		}
 	}
+	if f.At != "" {
+		o.path = f.At
+	}
 	return o, nil
 }
 
@@ -205,7 +301,7 @@ func (o opened) bind(root string) error {
 		flags |= syscall.MS_RDONLY
 	}
 	if o.whole {
-		if err := mount(source, at, "", syscall.MS_BIND|syscall.MS_REC, ""); err != nil {
+		if err := o.bring(source, at); err != nil {
 			return err
 		}
 		if setAll(at, o.closed) == nil {
@@ -222,20 +318,71 @@ func (o opened) bind(root string) error {
 	return mount("", at, "", syscall.MS_REMOUNT|syscall.MS_BIND|flags, "")
 }
 
+// bring puts a folder with all that is mounted in it at a place.
+func (o opened) bring(source, at string) error {
+	if o.tree == 0 {
+		return mount(source, at, "", syscall.MS_BIND|syscall.MS_REC, "")
+	}
+	defer syscall.Close(o.tree)
+	to, err := syscall.BytePtrFromString(at)
+	if err != nil {
+		return &stepError{StepBuild, at, err}
+	}
+	if _, _, e := syscall.Syscall6(sysMoveMount, uintptr(o.tree), uintptr(unsafe.Pointer(new(byte))), cwd(), uintptr(unsafe.Pointer(to)), 4 /* by the descriptor alone */, 0); e != 0 {
+		return &stepError{StepBuild, at, e}
+	}
+	return nil
+}
+
+// take keeps a folder as it is, with all that is mounted in it. An older kernel can't, and can't shut the machine either.
+func (o *opened) take() {
+	const clone, byDescriptor, recursive = 1, 0x1000, 0x8000
+	fd, _, e := syscall.Syscall(sysOpenTree, uintptr(o.handle), uintptr(unsafe.Pointer(new(byte))), clone|byDescriptor|recursive|syscall.O_CLOEXEC)
+	if e == 0 {
+		o.tree = int(fd)
+	}
+}
+
+// The same on every architecture.
+const (
+	sysOpenTree, sysMoveMount, sysMountSetattr = 428, 429, 442
+
+	readOnly, noSUID, noDev = 1, 2, 4 // of mount_setattr
+)
+
+// cwd says that a path is no other descriptor's.
+func cwd() uintptr {
+	at := -100
+	return uintptr(at)
+}
+
+// shut closes the machine's own file systems to writers. A folder there that anybody may write to is nobody's who runs here: what is left in it would count
+// nowhere, stay, and be seen by other projects. An older kernel (before 5.12) can't.
+func shut() error {
+	if err := setAttr("/", readOnly); err != nil && !errors.Is(err, syscall.ENOSYS) {
+		return &stepError{StepBuild, "/", err}
+	}
+	return nil
+}
+
 // setAll hardens a mount and all below it.
 func setAll(at string, closed bool) error {
-	const sysMountSetattr, atFDCWD, atRecursive = 442, -100, 0x8000 // the same on every architecture
-	const readOnly, noSUID, noDev = 1, 2, 4
-	attr := struct{ set, clear, propagation, userns uint64 }{set: noSUID | noDev}
+	set := uint64(noSUID | noDev)
 	if closed {
-		attr.set |= readOnly
+		set |= readOnly
 	}
+	return setAttr(at, set)
+}
+
+// setAttr sets flags of a mount and of all below it.
+func setAttr(at string, set uint64) error {
+	const recursive = 0x8000
+	attr := struct{ set, clear, propagation, userns uint64 }{set: set}
 	p, err := syscall.BytePtrFromString(at)
 	if err != nil {
 		return err
 	}
-	cwd := atFDCWD
-	if _, _, e := syscall.RawSyscall6(sysMountSetattr, uintptr(cwd), uintptr(unsafe.Pointer(p)), atRecursive, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0); e != 0 {
+	if _, _, e := syscall.RawSyscall6(sysMountSetattr, cwd(), uintptr(unsafe.Pointer(p)), recursive, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0); e != 0 {
 		return e
 	}
 	return nil
@@ -286,7 +433,7 @@ func (w *Wall) privateFolders() error {
 	return nil
 }
 
-// memory gives the replica, whose file system begins at root, shared memory and message queues of its own.
+// memory gives the replica, whose file system begins at root, shared memory, message queues and terminals of its own.
 func (w *Wall) memory(root string) error {
 	size := ""
 	if w.SharedMemory > 0 {
@@ -301,14 +448,22 @@ func (w *Wall) memory(root string) error {
 			return err
 		}
 	}
-	return nil
+	return w.terminals(root)
 }
 
-// hide covers the platform's folders and says where. A cover begins at the first folder on the way
+// terminals gives the replica terminals of its own; see pty.go.
+func (w *Wall) terminals(root string) error {
+	const at = "/dev/pts"
+	if info, err := os.Lstat(root + at); err != nil || !info.IsDir() {
+		return nil
+	}
+	return mount("fermi", root+at, "devpts", syscall.MS_NOSUID|syscall.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+}
+
+// hide covers the platform's folders and says where; covers are there already. A cover begins at the first folder on the way
 // that the user could not enter: what was bound below must be reachable, and the rest of such a
 // folder was out of reach anyway. The way to a granted folder is opened the same way.
-func (w *Wall) hide(keep []opened) ([]string, error) {
-	var covers []string
+func (w *Wall) hide(keep []opened, covers []string) ([]string, error) {
 	cover := func(at string) error {
 		if slices.ContainsFunc(covers, func(c string) bool { return at == c || strings.HasPrefix(at, c+"/") }) {
 			return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 )
 
@@ -18,7 +19,7 @@ type Wall struct {
 	Hide []string
 	// Binds are the folders and files that stay visible at their own paths.
 	Binds []string
-	// Folders are those of the machine that an operator named and the project was granted; each is seen whole, at its own path.
+	// Folders are those of the machine that an operator named and the project was granted, each seen whole, at its own path; and ours, see Folder.At.
 	Folders []Folder
 	// Tmp and VarTmp become /tmp and /var/tmp.
 	Tmp, VarTmp string
@@ -26,12 +27,8 @@ type Wall struct {
 	SharedMemory int64
 	// Net is the descriptor of the network namespace to enter; 0: the caller's own.
 	Net uintptr
-	// Files stand in the place of the machine's: which → by what.
-	Files map[string]string
-	// Root is the file system of an image to run in, which nobody can write to; "": the machine's own.
-	Root string
-	// Stage is an empty folder in which the mounts of such a wall are put together.
-	Stage string
+	Shown
+	Image
 	// Alone has no network at all.
 	Alone bool
 	// Placed are files of the machine that are found elsewhere in the image: where → what.
@@ -42,11 +39,42 @@ type Wall struct {
 	Clone bool
 }
 
-// Folder is a folder of the machine. Its path is an operator's word: root opens it.
+// Shown is what is seen behind a wall at other places than before it.
+type Shown struct {
+	// Files stand in the place of the machine's: which → by what.
+	Files map[string]string
+	// Extras are a convenience: where → what. A folder is laid over what is there. What can't be shown, or would be in the way of what is there, is not.
+	Extras map[string]string
+}
+
+// Image is what a wall stands in, if that is not the machine's own file system.
+type Image struct {
+	// Root is the file system of an image to run in, which nobody can write to; "": the machine's own.
+	Root string
+	// Stage is an empty folder in which the mounts of such a wall are put together.
+	Stage string
+	// IDs are those of the user namespace of which the command is root; none: it is UID, without one of its own.
+	IDs []IDs
+	// GroupIDs are those of groups, where they are others.
+	GroupIDs []IDs
+	// User is who the command is in there.
+	User User
+	// Maker is who the image's files belong to on the disk; in the user namespace they belong to root.
+	Maker int
+	// Layer is a folder of the machine's root, with the folders LayerUpper and LayerWork, that takes what is written over the image; "": nobody can
+	// write to it.
+	Layer string
+	// Frozen is such a folder that nobody can write to, and Base where the bare image is found beside.
+	Frozen, Base string
+}
+
+// Folder is a folder of the machine. Its path is an operator's word, or ours: root opens it.
 type Folder struct {
 	Path     string
 	Real     string // where it must lead, without links; "": nobody knows
 	ReadOnly bool
+	// At is where it is seen, with nothing else of its first folder; "": at its own path. One of ours, which has no Real, is read-only.
+	At string
 }
 
 // Command is what runs behind it: a process for each of Each.
@@ -55,7 +83,7 @@ type Command struct {
 	Env  []string   // of all
 	Each [][]string // further variables, of one process each; at least one
 	// Dir and File, the program, are paths behind the wall. Nobody looks at them before the user's own process does: who
-	// wants to know more than that it did not start asks before.
+	// wants to know more than that it did not start asks before. Of a command with IDs File may be "": what Args[0] names there.
 	Dir, File string
 	// Orphans: the end of every process that comes to process 1 is reported, by its pid in there.
 	Orphans bool
@@ -77,6 +105,7 @@ const (
 	StepExec   = "exec"   // the kernel did not run it
 	StepFolder = "folder" // one of Folders can't be shown
 	StepBuild  = "build"  // the wall itself could not be built
+	StepLayer  = "layer"  // what was written over the image is in the way
 
 	stepStarted = "started"
 	stepEnded   = "ended"
@@ -111,6 +140,9 @@ type Tree struct {
 	limit   *io.LimitedReader
 	reports *json.Decoder
 	pipe    *os.File
+	rooted  bool
+	mu      sync.Mutex
+	orders  *os.File // to the holder; nil: there is none, or it has ended
 }
 
 // Start builds the wall and runs the command behind it, each process with its pipes; one of r, which may be nil, becomes process 1.
@@ -171,6 +203,12 @@ func (t *Tree) EndedOrphan() (process, pid int, status syscall.WaitStatus, err e
 	}
 	if err != nil {
 		_ = t.pipe.Close()
+		t.mu.Lock()
+		if t.orders != nil {
+			_ = t.orders.Close()
+			t.orders = nil
+		}
+		t.mu.Unlock()
 	}
 	return r.Process, 0, r.Status, err
 }

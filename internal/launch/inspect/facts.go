@@ -3,13 +3,13 @@ package inspect
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	minor      = regexp.MustCompile(`^python(\d+\.\d+)$`)
-	driverLine = regexp.MustCompile(`Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)`)
+	minor      = pattern.New(`^python(\d+\.\d+)$`)
+	driverLine = pattern.New(`Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)`)
 )
 
 // FactsOf looks at what the ranks will find, without running anything: env is theirs. The steward looks, with their rights and

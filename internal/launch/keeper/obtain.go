@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 // before they start, from whoever the leader says has it. Each is checked whole before it takes the place
 // of a slot.
 func (r *restorer) Obtain(ctx context.Context, g link.Generation) error {
+	r.peer = false
 	if r.peers == nil || g.Restore == 0 || len(g.Sources) == 0 {
 		return nil
 	}
@@ -32,23 +34,25 @@ func (r *restorer) Obtain(ctx context.Context, g link.Generation) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { r.whileWanted(ctx, cancel, g.Number, obtainLook) })
-	gate, errs := make(chan struct{}, obtainWidth), make([]error, r.peers.ranks)
+	gate, errs, came := make(chan struct{}, obtainWidth), make([]error, r.peers.ranks), make([]bool, r.peers.ranks)
 	var all sync.WaitGroup
 	for local := range r.peers.ranks {
 		gate <- struct{}{}
 		all.Go(func() {
 			defer func() { <-gate }()
-			errs[local] = r.obtainOne(ctx, g, local)
+			came[local], errs[local] = r.obtainOne(ctx, g, local)
 		})
 	}
 	all.Wait()
+	r.peer = slices.Contains(came, true)
 	return errors.Join(errs...)
 }
 
-func (r *restorer) obtainOne(ctx context.Context, g link.Generation, local int) error {
+// obtainOne says whether the state came from a peer; otherwise it was here.
+func (r *restorer) obtainOne(ctx context.Context, g link.Generation, local int) (came bool, err error) {
 	s := shm.State{Rank: g.FirstRank + local, Step: g.Restore}
 	if own, err := r.slots().Own(local, s, g.World); err == nil {
-		return own.Close()
+		return false, own.Close()
 	}
 	for begin := time.Now(); ; {
 		errs, final := []error{fmt.Errorf("step %d of rank %d was not had", s.Step, s.Rank)}, true
@@ -59,14 +63,14 @@ func (r *restorer) obtainOne(ctx context.Context, g link.Generation, local int) 
 			err := r.fetchState(ctx, g, from.Address, local, s)
 			if err == nil {
 				r.log.Info("a state came from a peer", "rank", s.Rank, "step", s.Step)
-				return nil
+				return true, nil
 			}
 			var no errRefused
 			final = final && (errors.As(err, &no) || fault.Is(err, fault.Invalid) || fault.Is(err, fault.Full))
 			errs = append(errs, err)
 		}
 		if final || ctx.Err() != nil || time.Since(begin) > obtainFor {
-			return errors.Join(errs...)
+			return false, errors.Join(errs...)
 		}
 		select {
 		case <-ctx.Done():

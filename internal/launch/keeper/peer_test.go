@@ -136,8 +136,11 @@ func TestPeerCopy(t *testing.T) {
 	next := link.Generation{Number: 2, World: 2, Restore: 5, PeerKey: "secret", Sources: []link.Source{{First: 0, Ranks: 1, Address: b.address()}}}
 	c.meet(next)
 	l := &restorer{peers: c.peers, slots: func() shm.Slots { return slotsIn(c.dir) }, wanted: func(int64) bool { return true }, clock: clock.Real, log: c.log}
-	if err := l.Obtain(t.Context(), next); err != nil {
-		t.Fatal(err)
+	if err := l.Obtain(t.Context(), next); err != nil || !l.peer {
+		t.Fatal(err, l.peer)
+	}
+	if err := l.Obtain(t.Context(), next); err != nil || l.peer {
+		t.Error("it was here, and came from a peer all the same", err)
 	}
 	slot, err := slotsIn(c.dir).Own(0, shm.State{Rank: 0, Step: 5}, 2)
 	if err != nil {

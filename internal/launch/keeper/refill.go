@@ -42,6 +42,7 @@ type restorer struct {
 	slots  func() shm.Slots
 	wanted func(generation int64) bool      // no stop, and no newer one
 	resume string                           // $FERMI_RESUME_FROM; "": none
+	peer   bool                             // a state of this generation came from another launcher
 	note   func(format string, args ...any) // into the user's log
 	clock  clock.Clock
 	log    *slog.Logger
@@ -52,6 +53,9 @@ type restorer struct {
 // not wanted any more; another generation or a stop follows.
 func (r *restorer) Refill(ctx context.Context, g link.Generation) (bool, error) {
 	r.ranks.Report.Restored("", time.Time{})
+	if r.peer {
+		r.ranks.Report.Restored(engine.FromPeer, r.clock.Now().UTC())
+	}
 	r.resume = ""
 	if r.Folder != nil && r.resumeOwn(g) {
 		return true, nil

@@ -1,6 +1,7 @@
 package orderlink
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ type Config struct {
 	Replica   engine.Name
 	Token     string
 	Endpoints string // path of the file with the servers' targets
+	Address   string // where others reach the machine, or the pod, that it is in; "": a server says so, or by the loopback
 	Log       *slog.Logger
 	Clock     clock.Clock // nil: the wall clock
 }
@@ -64,7 +66,7 @@ func (l *Link) Spec() (engine.Replica, record.Link, error) {
 			return s.Replica, s.Link, err
 		}
 	}
-	s.Link.Endpoints = l.cfg.Endpoints
+	s.Link.Endpoints, s.Link.Address = l.cfg.Endpoints, cmp.Or(s.Link.Address, l.cfg.Address)
 	return s.Replica, s.Link, nil
 }
 

@@ -79,12 +79,14 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.(*server).spec = nil
-	again, err := Open(o.(*Link).cfg)
+	cfg := o.(*Link).cfg
+	cfg.Address = "10.0.0.7"
+	again, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again.fetch = other.(*server).fetch
-	if r, ends, err := again.Spec(); err != nil || r.Name != "task-1-worker-0-1" || ends.Endpoints != "here" {
+	if r, ends, err := again.Spec(); err != nil || r.Name != "task-1-worker-0-1" || ends.Endpoints != "here" || ends.Address != "10.0.0.7" {
 		t.Errorf("%+v %+v %v", r, ends, err)
 	}
 }

@@ -3,7 +3,6 @@ package process
 import (
 	"errors"
 	"log/slog"
-	"regexp"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // The exit codes of a process that could not be started, as shells have them.
@@ -54,8 +54,8 @@ func FindFault(name string, err error) error {
 
 func notExecutable(file string, cause error) error {
 	return CantStart(CodeNotExecutable, cause,
-		"The command %q can't be executed; make it executable (chmod +x), or run it by its interpreter.",
-		"命令 %q 无法执行；请赋予执行权限（chmod +x），或通过解释器运行。", file)
+		"The command %q can't be executed; make it executable (chmod +x) and its folders open to others, or run it by its interpreter.",
+		"命令 %q 无法执行；请赋予执行权限（chmod +x）并允许他人进入其所在目录，或通过解释器运行。", file)
 }
 
 // SpawnFault says what a failed exec means.
@@ -86,7 +86,7 @@ func SpawnFault(file string, err error) error {
 // it says so in its last words, and then the limit is the cause that people are told.
 
 // noFork is how programs say that they could not make a process or a thread.
-var noFork = regexp.MustCompile(`(?i)resource temporarily unavailable|can't start new thread|cannot (fork|create (a )?thread)|can't fork|unable to fork|fork(ing)?( has)? failed|pthread_create|failed to create (new OS )?thread|\[errno 11\]|\bEAGAIN\b`)
+var noFork = pattern.New(`(?i)resource temporarily unavailable|can't start new thread|cannot (fork|create (a )?thread)|can't fork|unable to fork|fork(ing)?( has)? failed|pthread_create|failed to create (new OS )?thread|\[errno 11\]|\bEAGAIN\b`)
 
 func SaysNoFork(words string) bool { return noFork.MatchString(words) }
 

@@ -216,6 +216,9 @@ func (p *pump) flush() {
 
 // end writes the last line, which has no line end.
 func (p *pump) end() {
+	if p.steps != nil && len(p.said) > 0 { // so bars leave it
+		p.said = p.steps.Feed(p.said, []byte{'\n'})
+	}
 	if len(p.part) == 0 && !p.started {
 		return
 	}

@@ -111,7 +111,8 @@ func TestPumpProgressBar(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &pump{stream: 'E', spool: s, tail: &tail{}}
+			steps := &lastState{}
+			p := &pump{stream: 'E', spool: s, tail: &tail{}, steps: steps}
 			for _, b := range c.body {
 				if b == "flush" {
 					p.flush()
@@ -127,8 +128,23 @@ func TestPumpProgressBar(t *testing.T) {
 			if d := cmp.Diff(c.want, readSpool(t, path)); d != "" {
 				t.Errorf("%s, cut at %d: %s", name, cut, d)
 			}
+			if name == "never ended" && steps.last != "2" {
+				t.Errorf("%s, cut at %d: who follows steps heard %q last", name, cut, steps.last)
+			}
 		}
 	}
+}
+
+// lastState is the last that was drawn, ended or drawn over.
+type lastState struct{ last string }
+
+func (l *lastState) Feed(part, data []byte) []byte {
+	part = append(part, data...)
+	if end := strings.LastIndexAny(string(part), "\r\n"); end >= 0 {
+		before := string(part[:end])
+		l.last, part = before[strings.LastIndexAny(before, "\r\n")+1:], part[end+1:]
+	}
+	return part
 }
 
 // TestPumpShowsABarThatNeverPauses: what comes meanwhile does not put off what is to be shown.

@@ -11,7 +11,7 @@ import (
 // TestACourseTellsHowRanksGotOn: the first step, how long they stood still, and that an announced pause is no stall.
 func TestACourseTellsHowRanksGotOn(t *testing.T) {
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	p := newProgress(1)
+	p := newProgress(1, false)
 	p.begin(link.Generation{Number: 1}, nil, now)
 	p.started(now)
 	told := func() link.Course {
@@ -54,7 +54,7 @@ func TestACourseTellsHowRanksGotOn(t *testing.T) {
 		t.Errorf("of the generation before: %+v", c)
 	}
 	step(1, time.Second) // whatever it was told to go on from
-	if c := told(); c.First != 1 || !p.allStepped(500) {
+	if c := told(); c.First != 1 || !p.allStepped() {
 		t.Errorf("%+v", c)
 	}
 }
@@ -85,5 +85,34 @@ func TestWhatIsPrintedIsNoStepWhereItIsAnEpoch(t *testing.T) {
 	}
 	if said := now(); said.Step != 507 || said.Pace.Course.First != 501 {
 		t.Errorf("step %d, the first %d", said.Step, said.Pace.Course.First)
+	}
+}
+
+// TestTheNumberOfAnEntryIsNoStep: ranks that save to a folder are nowhere before they tell a step, whatever the entry's number.
+func TestTheNumberOfAnEntryIsNoStep(t *testing.T) {
+	for _, files := range []bool{false, true} {
+		var said link.Ranks
+		r := New(Config{Ranks: 1, Files: files, Tell: func(s link.Ranks) { said = s }})
+		r.Begin(link.Generation{Number: 2, World: 1, Restore: 1_795_032_355})
+		r.Started(0)
+		want := int64(1_795_032_355)
+		if files {
+			want = 0
+		}
+		if said.Step != want || !said.SteppedAt.IsZero() {
+			t.Errorf("files %v, before a step: %+v", files, said)
+		}
+		if !files {
+			continue
+		}
+		for _, step := range []int64{501, 502} {
+			r.mu.Lock()
+			r.hear(0, word.Word{Progress: &word.Progress{Step: step, T: 0.5}})
+			r.mu.Unlock()
+		}
+		r.Report.Drained()
+		if said.Step != 502 || said.SteppedAt.IsZero() || said.Pace.Steps != 2 || said.Pace.Seconds != 1 {
+			t.Errorf("%+v", said)
+		}
 	}
 }

@@ -23,6 +23,8 @@ type Printed struct {
 	Tell func(PrintedStep) bool
 	// Curve hears what else a line with a step says; nil: nobody does.
 	Curve func(step int64, values map[string]float64)
+	// Origins are the rank's, and outlive its processes; nil: they don't.
+	Origins diagnose.Origins
 
 	mu      sync.Mutex
 	meter   diagnose.Meter
@@ -88,7 +90,9 @@ func (p *Printed) Flush() { p.look() }
 func (p *Printed) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.meter.Rules = stepRules()
+	if p.meter.Rules = stepRules(); p.Origins != nil {
+		p.meter.Origins = p.Origins
+	}
 	var tells PrintedStep
 	said := false
 	var drawn []func()

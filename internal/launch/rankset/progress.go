@@ -14,6 +14,7 @@ import (
 type Progress struct {
 	mu      sync.Mutex
 	now     link.Generation // of the ranks that were started last
+	files   bool            // they save to a folder: the number of what they go on from need be no step
 	running bool            // they run
 	frozen  bool            // one of them failed: nobody is blamed for silence any more
 	stall   stall
@@ -28,14 +29,17 @@ type Progress struct {
 	hungAt  time.Time
 }
 
-func newProgress(ranks int) *Progress {
-	return &Progress{stall: newStall(ranks), steps: make([]int64, ranks), sight: newSight(ranks), own: make(own, ranks), course: newCourse(ranks), linked: make([]bool, ranks), python: make([]bool, ranks)}
+func newProgress(ranks int, files bool) *Progress {
+	return &Progress{files: files, stall: newStall(ranks), steps: make([]int64, ranks), sight: newSight(ranks), own: make(own, ranks), course: newCourse(ranks), linked: make([]bool, ranks), python: make([]bool, ranks)}
 }
 
 // begin is a new generation, before its ranks start; the processes of those that stay go on.
 func (p *Progress) begin(g link.Generation, staying map[int]bool, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.files {
+		g.Restore = 0
+	}
 	p.now, p.running, p.frozen, p.printed, p.hung, p.hungAt = g, false, false, false, nil, time.Time{}
 	p.sight.begin(g.Restore)
 	p.course.begin(now)
@@ -86,7 +90,9 @@ func (p *Progress) note(local int, w word.Word, now time.Time) {
 func (p *Progress) advance(local int, w *word.Progress) (steps int64, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	steps = w.Step - p.steps[local]
+	if steps = w.Step - p.steps[local]; p.files && p.steps[local] == 0 {
+		steps = min(steps, 1) // where it began is not known
+	}
 	p.own.note(local, w, steps)
 	p.steps[local] = w.Step
 	if again = len(p.hung) > 0; again {
@@ -130,10 +136,10 @@ func (p *Progress) slowest() int64 {
 }
 
 // allStepped says that all local ranks that tell of steps made one in this generation.
-func (p *Progress) allStepped(restore int64) bool {
+func (p *Progress) allStepped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.slowest() > restore {
+	if p.slowest() > p.now.Restore {
 		return true
 	}
 	for local := range p.steps {

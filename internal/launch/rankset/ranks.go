@@ -83,7 +83,7 @@ func New(cfg Config) *Set {
 	}
 	n := cfg.Ranks
 	r := &Set{
-		Conns: newConns(n), Progress: newProgress(n), hearers: hearers{cfg.Tell, cfg.Curve}, clock: cfg.Clock, log: cfg.Log, seals: make([]sync.Mutex, n),
+		Conns: newConns(n), Progress: newProgress(n, cfg.Files), hearers: hearers{cfg.Tell, cfg.Curve}, clock: cfg.Clock, log: cfg.Log, seals: make([]sync.Mutex, n),
 		hold: newHoldings(n), cost: newCost(n), jobs: newJobs(cfg.Files),
 	}
 	r.Report = &Report{send: func(pause time.Duration) {
@@ -246,7 +246,7 @@ func (r *Set) advanced(i int, w *word.Progress) (pause time.Duration) {
 	if pause = progressPause; again { // it goes on after all
 		pause = 0
 	}
-	if r.said.SteppedAt.IsZero() && r.Progress.allStepped(r.now.Restore) {
+	if r.said.SteppedAt.IsZero() && r.Progress.allStepped() {
 		r.said.SteppedAt, pause = r.clock.Now(), min(pause, savedPause) // a recovery is measured by it
 	}
 	return pause

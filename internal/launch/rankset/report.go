@@ -29,7 +29,13 @@ type facts struct {
 	refused           *link.Origin
 	use               link.Use
 	copies            []link.Copy // what is held for other launchers' ranks
-	serving           *engine.Serving
+	readiness         readiness
+}
+
+// readiness is whether the processes answer, and what is waited for before they start.
+type readiness struct {
+	serving  *engine.Serving
+	bringing *engine.Bringing
 }
 
 // change changes what is told.
@@ -48,7 +54,7 @@ func (r *Report) fill(said *link.Ranks) {
 	said.Address, said.Port, said.Serve, said.PeerPort, said.Ports = f.address, f.port, f.serve, f.peer, f.ports
 	said.Facts, said.Preflight, said.Prepared, said.Warm = f.found, f.checked, f.prepared, f.warm
 	said.Restored, said.RestoredAt, said.Refused, said.Use, said.Copies = f.restored, f.restoredAt, f.refused, f.use, f.copies
-	said.Serving = f.serving
+	said.Serving, said.Bringing = f.readiness.serving, f.readiness.bringing
 }
 
 // begin is a new generation, which has used nothing yet.
@@ -84,6 +90,9 @@ func (r *Report) Prepared() { r.change(0, func(f *facts) { f.prepared = true }) 
 // Warm tells the leader whether ranks could be forked here at once.
 func (r *Report) Warm(is bool) { r.change(0, func(f *facts) { f.warm = is }) }
 
+// Drained tells the leader at once how far the ranks came: they have ended, and all that they printed was read.
+func (r *Report) Drained() { r.change(0, func(*facts) {}) }
+
 // Restored is where all of the ranks' states were read, which the leader hears with the generation that begins from them.
 func (r *Report) Restored(tier string, at time.Time) {
 	r.mu.Lock()
@@ -95,7 +104,10 @@ func (r *Report) Restored(tier string, at time.Time) {
 func (r *Report) Refuse(from link.Origin) { r.change(0, func(f *facts) { f.refused = &from }) }
 
 // Serves tells the leader whether the processes answer requests; nil: none of them runs.
-func (r *Report) Serves(s *engine.Serving) { r.change(0, func(f *facts) { f.serving = s }) }
+func (r *Report) Serves(s *engine.Serving) { r.change(0, func(f *facts) { f.readiness.serving = s }) }
+
+// Brings tells the leader how far something is that ranks wait for; nil: nothing is.
+func (r *Report) Brings(b *engine.Bringing) { r.change(0, func(f *facts) { f.readiness.bringing = b }) }
 
 // Uses changes what is told of use.
 func (r *Report) Uses(change func(*link.Use)) { r.change(usePause, func(f *facts) { change(&f.use) }) }

@@ -148,7 +148,7 @@ func TestHeldCharge(t *testing.T) {
 	}
 	_, err = h.by(7, other, 3*mb)
 	overLimit(t, err) // it was used a moment ago
-	held, err := Held(t.Context(), h.dir, i.Digest, i.Env, os.Getuid(), 7)
+	held, err := Held(t.Context(), h.dir, i.Digest, os.Getuid(), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestHeldCharge(t *testing.T) {
 	if _, err := h.by(7, other, 3*mb); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Held(t.Context(), h.dir, i.Digest, i.Env, os.Getuid(), 7); err == nil {
+	if _, err := Held(t.Context(), h.dir, i.Digest, os.Getuid(), 7); err == nil {
 		t.Error("what was let go is held")
 	}
 }

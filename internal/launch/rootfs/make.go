@@ -70,6 +70,14 @@ func assemble(ctx context.Context, dir, key string, from source, progress func(d
 	}
 	err = layOut(ctx, dir, filepath.Join(tmp, dirRoot), from, layers, m)
 	if err == nil {
+		err = makeDir(config.Config, filepath.Join(tmp, dirRoot))
+	}
+	if err == nil {
+		if said.Says, err = hear(config.Config, filepath.Join(tmp, dirRoot)); err != nil {
+			err = unusable(from, err)
+		}
+	}
+	if err == nil {
 		said.Bytes, err = measure(tmp)
 	}
 	if err == nil {

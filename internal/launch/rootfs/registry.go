@@ -81,6 +81,9 @@ func accountFor(ref name.Reference, accounts []api.RegistryCredential) authn.Aut
 	return &authn.Basic{Username: accounts[at].Username, Password: accounts[at].Password}
 }
 
+// Explain is explain for who asks a registry by other ways.
+func Explain(ref name.Reference, err error) error { return explain(ref, err) }
+
 // explain makes a fault of what asking again does not mend.
 func explain(ref name.Reference, err error) error {
 	var said *transport.Error

@@ -42,6 +42,7 @@ type Image struct {
 	Root   string // of its file system
 	Digest string // of its manifest for this machine, "sha256:…"
 	Env    []string
+	Says   *Says // nil: an earlier version laid it out, and its registry was not reached since
 	Bytes  int64 // that it takes on the disk
 	// Remembered: its registry was not reached, and this is what the reference stood for before.
 	Remembered error
@@ -58,7 +59,7 @@ func (i *Image) Close() error {
 }
 
 // Held holds an image that somebody else, of this uid, brought into dir a moment ago for the project that is its owner.
-func Held(ctx context.Context, dir, digest string, env []string, uid, owner int) (_ *Image, err error) {
+func Held(ctx context.Context, dir, digest string, uid, owner int) (_ *Image, err error) {
 	key, err := keyOf(digest)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func Held(ctx context.Context, dir, digest string, env []string, uid, owner int)
 			return nil, errors.Join(fmt.Errorf("%s is not as it was made", folder), err, lock.Close())
 		}
 	}
-	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: env, lock: lock, charge: charge}, nil
+	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, lock: lock, charge: charge}, nil
 }
 
 // Give makes the node's folder of images, and what an earlier version left there as another uid, one uid's. Nobody but it and root
@@ -114,6 +115,7 @@ func Give(dir string, uid int) error {
 // about is what roots/HEX/image.json says.
 type about struct {
 	Env   []string `json:"env"`
+	Says  *Says    `json:"says,omitempty"`
 	Bytes int64    `json:"bytes,omitempty"` // 0: an earlier version did not count
 }
 
@@ -145,7 +147,10 @@ func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
 		}
 	}
 	p := &purse{dir: dir, owner: w.Owner, project: w.Project, most: w.Most}
-	memory := filepath.Join(dir, dirRefs, strconv.Itoa(w.Owner)+"-"+hexOf(ref.Name()))
+	remembers := func(name string) string {
+		return filepath.Join(dir, dirRefs, strconv.Itoa(w.Owner)+"-"+hexOf(name))
+	}
+	memory := remembers(ref.Name())
 	if w.Known {
 		if i, err := recall(ctx, p, memory); err == nil {
 			return i, nil
@@ -170,7 +175,11 @@ func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeWhole(memory, []byte(i.Digest)); err != nil {
+	err = writeWhole(memory, []byte(i.Digest))
+	if whole := remembers(ref.Context().Digest(i.Digest).Name()); err == nil && whole != memory { // who wants the same again may ask by digest
+		err = writeWhole(whole, []byte(i.Digest))
+	}
+	if err != nil {
 		_ = i.Close()
 		return nil, err
 	}
@@ -237,7 +246,7 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 		if err := take(ctx, lock, unix.LOCK_SH); err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
-		i, err := opened(place, from.digest, lock)
+		i, err := opened(place, from, lock)
 		if err == nil {
 			return i, nil
 		}
@@ -256,14 +265,23 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 }
 
 // opened reads what is in its place, and notes that it is in use.
-func opened(place, digest string, lock *os.File) (*Image, error) {
+func opened(place string, from source, lock *os.File) (*Image, error) {
 	a, err := readAbout(place)
 	if err != nil {
 		return nil, err
 	}
-	if a.Bytes == 0 {
+	if a.Bytes == 0 || a.Says == nil && from.image != nil { // an earlier version laid it out
 		if a.Bytes, err = measure(place); err != nil {
 			return nil, err
+		}
+		if from.image != nil {
+			config, err := from.image.ConfigFile()
+			if err != nil {
+				return nil, err
+			}
+			if a.Says, err = hear(config.Config, filepath.Join(place, dirRoot)); err != nil {
+				return nil, unusable(from, err)
+			}
 		}
 		if said, err := json.Marshal(a); err == nil {
 			_ = writeWhole(filepath.Join(place, fileAbout), said) // or it is counted again
@@ -271,7 +289,7 @@ func opened(place, digest string, lock *os.File) (*Image, error) {
 	}
 	now := time.Now()
 	_ = os.Chtimes(place, now, now) // it is only found older than it is
-	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: a.Env, Bytes: a.Bytes, lock: lock}, nil
+	return &Image{Root: filepath.Join(place, dirRoot), Digest: from.digest, Env: a.Env, Says: a.Says, Bytes: a.Bytes, lock: lock}, nil
 }
 
 func readAbout(place string) (a about, err error) {

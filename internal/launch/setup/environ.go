@@ -20,6 +20,9 @@ import (
 // fileHyper is $FERMI_HP_FILE within the replica's folder.
 const fileHyper = "hyperparameters.json"
 
+// instantEvery is the one variable of ours that users set: steps between two instant saves.
+const instantEvery = "FERMI_INSTANT_EVERY"
+
 // inherited are the launcher's own variables that the process gets too.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ"}
 
@@ -27,7 +30,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // base is what the environment begins with: that of the image, or of our own what is inherited.
 func (e *Enclosure) base() (list []string) {
-	if e.image != nil {
+	if e.image != nil && e.Replica.Images != engine.ImagePull {
 		return e.image.Env
 	}
 	for _, name := range inherited {
@@ -38,7 +41,7 @@ func (e *Enclosure) base() (list []string) {
 
 // environ builds the process's environment. Later ones win: the base, ours, then the user's; but the marks
 // by which we find the tree stay ours.
-func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, base []string, at Place) []string {
+func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, base []string, user string, at Place) []string {
 	env := newEnv()
 	env.set("PATH", defaultPath)
 	for _, kv := range base {
@@ -54,10 +57,11 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	env.set("FERMI_INDEX", strconv.Itoa(r.Index))
 	env.set("FERMI_NODE", r.Node)
 	env.set("FERMI_ZONE", r.Zone)
-	if address := at.Address(); address != "" {
+	if address := at.Reach(); address != "" {
 		env.set("FERMI_ADDRESS", address)
 		if at.Lease.Server != "" {
 			env.set("FERMI_SERVER", at.Lease.Server)
+			reaches(env, dir)
 		}
 	}
 	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
@@ -75,8 +79,8 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	if r.UID != 0 { // behind its wall
 		env.set("TMPDIR", "/tmp")
 		env.set("HOME", filepath.Join(dir, record.DirHome))
-		env.set("USER", r.Project)
-		env.set("LOGNAME", r.Project)
+		env.set("USER", user)
+		env.set("LOGNAME", user)
 	}
 	if home := HomeOf(dir, r); home != "" {
 		env.set("HOME", home)
@@ -101,7 +105,7 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		}
 	}
 	for _, v := range r.Env {
-		if strings.HasPrefix(v.Name, "FERMI_") {
+		if strings.HasPrefix(v.Name, "FERMI_") && v.Name != instantEvery {
 			continue
 		}
 		if v.ValueFrom != nil {
@@ -109,7 +113,7 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		}
 		env.set(v.Name, v.Value)
 	}
-	if recipe.Python(r.Command) || r.Instant {
+	if wantsSDK(r) {
 		path := filepath.Join(dir, dirSDK)
 		if own := env.values["PYTHONPATH"]; own != "" {
 			path = own + ":" + path
@@ -120,6 +124,7 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		}
 		env.set("PYTHONPATH", path)
 	}
+	env.set("PATH", env.values["PATH"]+":"+filepath.Join(dir, dirTool))
 	if _, libraries := recipe.Driver(r.Devices); r.Image != "" && len(libraries) > 0 {
 		env.set("LD_LIBRARY_PATH", strings.TrimPrefix(env.values["LD_LIBRARY_PATH"]+":"+dirDriver, ":"))
 	}

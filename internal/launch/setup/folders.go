@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -24,13 +25,18 @@ func (h *Home) MakeFolders() error {
 			"This machine can't run the image %s: only root can build its walls; run Fermi as root, or leave the image out.",
 			"本机无法运行镜像 %s：需要 root 权限进行隔离；请以 root 运行 Fermi，或不填写镜像。", h.Replica.Image)
 	}
+	if h.Replica.Images == engine.ImageBuild && h.Tenant.IDs == 0 {
+		return process.CantStart(process.CodeNotExecutable, nil,
+			"This machine can't build images: only root can give a build the numbers that it needs; run Fermi as root, or build in another zone.",
+			"本机无法构建镜像：需要 root 权限为构建分配用户编号；请以 root 运行 Fermi，或在其他可用区构建。")
+	}
 	modes := map[string]os.FileMode{record.DirOutput: 0o700, record.DirTmp: 0o700, record.DirCode: 0o700}
 	if h.Tenant.UID != 0 {
 		modes[record.DirHome] = 0o700
 		modes[record.DirTmp] = os.ModeSticky | 0o777 // ours: paths of other folders may begin in it
 		modes[record.DirVarTmp] = os.ModeSticky | 0o777
 	}
-	if h.Replica.Image != "" {
+	if h.Replica.Image != "" || len(h.Replica.Mounts.All())+len(h.Replica.Volumes) > 0 {
 		modes[dirStage] = 0o700
 	}
 	if home := HomeOf(h.Dir, h.Replica); home != "" {
@@ -40,7 +46,7 @@ func (h *Home) MakeFolders() error {
 				return err
 			}
 		}
-		if err := h.Give(home); err != nil {
+		if err := errors.Join(h.Give(home), layersOf(h.Dir, h.Replica, h.Tenant).open()); err != nil {
 			return err
 		}
 	}
@@ -66,7 +72,10 @@ func (h *Home) MakeFolders() error {
 
 // HomeOf is the home that outlives the replica with this folder; "": it has none.
 func HomeOf(dir string, r engine.Replica) string {
-	if r.Home == "" || !api.IsName(r.Home) {
+	switch {
+	case r.Images == engine.ImageBuild && r.UID != 0:
+		r.Home = "builds-" + strconv.Itoa(r.UID) // one builds after the other there
+	case r.Home == "" || !api.IsName(r.Home) || r.Images == engine.ImageSave:
 		return ""
 	}
 	return filepath.Join(filepath.Dir(filepath.Dir(dir)), record.DirHomes, r.Home)

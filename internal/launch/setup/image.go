@@ -38,12 +38,15 @@ func (s *Supplies) bringImage(ctx context.Context) error {
 		image, err := s.fetchImage(ctx, progress)
 		if err == nil {
 			s.at.image = image
+			if err := s.at.over.take(image.Digest, s.node.ImageUID); err != nil {
+				return err
+			}
 			if image.Remembered != nil {
 				s.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
 				s.notes.Notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", s.at.Replica.Image).Pack())
 			}
 			s.notes.Notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", s.at.Replica.Image, image.Digest, s.clock.Now().Sub(began).Seconds()).Pack())
-			return nil
+			return s.heed(image.Says)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -87,7 +90,8 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 	}
 	defer ours.Close()
 	defer theirs.Close()
-	fetch := &chore.Fetch{Reference: s.at.Replica.Image}
+	reference := s.at.over.pinned()
+	fetch := &chore.Fetch{Reference: reference}
 	for _, a := range s.creds.registries {
 		fetch.Accounts = append(fetch.Accounts, chore.Account(a))
 	}
@@ -97,7 +101,7 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 	}
 	defer func() { asks.kill(); _, _ = asks.result() }()
 	wall := inside.Wall{Mark: string(s.at.Replica.Name), UID: uid, GID: uid, Hide: s.at.Tenant.Hide, Binds: []string{s.node.Images}, Tmp: tmp, VarTmp: tmp, Alone: true}
-	keeps, err := s.at.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: s.node.Images, Reference: s.at.Replica.Image, Owner: s.at.Tenant.UID, Project: s.at.Replica.Project, Most: s.node.ImageMost, Known: s.at.Replica.Inside != ""}}, theirs)
+	keeps, err := s.at.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: s.node.Images, Reference: reference, Owner: s.at.Tenant.UID, Project: s.at.Replica.Project, Most: s.node.ImageMost, Known: s.at.Replica.Inside != ""}}, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +117,15 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 	case r.Image == nil:
 		return nil, chore.ErrNoWord
 	}
-	image, err := rootfs.Held(ctx, s.node.Images, r.Image.Digest, r.Image.Env, uid, s.at.Tenant.UID)
-	if err == nil && r.Image.Remembered != "" {
+	image, err := rootfs.Held(ctx, s.node.Images, r.Image.Digest, uid, s.at.Tenant.UID)
+	if err != nil {
+		return nil, err
+	}
+	image.Env, image.Says = r.Image.Env, r.Image.Says
+	if r.Image.Remembered != "" {
 		image.Remembered = errors.New(r.Image.Remembered)
 	}
-	return image, err
+	return image, nil
 }
 
 // imageProgress says in the log how far it is, if it takes long.

@@ -11,7 +11,7 @@ func (e *Enclosure) Facts() *preflight.Facts {
 	if !e.Replica.Preflight {
 		return nil
 	}
-	f := inspect.FactsOf(e.Steward, e.Replica.Command, environ(e.Replica, e.Dir, nil, credentials{}, e.base(), e.Place), e.Dir)
+	f := inspect.FactsOf(e.Steward, e.Replica.Command, environ(e.Replica, e.Dir, nil, credentials{}, e.base(), e.over.userName(e.Replica.Project), e.Place), e.Dir)
 	if e.image != nil {
 		f.Versions["image"] = e.image.Digest[:min(len(e.image.Digest), 39)]
 	}
@@ -22,7 +22,7 @@ func (e *Enclosure) Facts() *preflight.Facts {
 func (e *Enclosure) Interpret(out uintptr, args ...string) (*process.Set, error) {
 	r := e.Replica
 	r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
-	env := environ(r, e.Dir, nil, credentials{}, e.base(), e.Place)
+	env := environ(r, e.Dir, nil, credentials{}, e.base(), e.over.userName(e.Replica.Project), e.Place)
 	dir, err := e.WorkDir(r)
 	if err != nil {
 		return nil, err

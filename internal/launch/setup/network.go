@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -21,13 +22,15 @@ import (
 // link, and what launchers hand each other, stays on the machine's.
 type Place struct {
 	Lease record.Network // zero: the machine's
+	Host  string         // where others reach the machine, where the ranks are on its network because of them; else ""
 	Space *network.Space
 }
 
 // Settle begins to make the replica's network; the returned waits for it. It is begun as early as can be: ports are
 // reserved in it, and a leader waits for those.
-func (e *Enclosure) Settle(own record.Network) (wait func() error) {
-	var p Place
+func (e *Enclosure) Settle(ends record.Link) (wait func() error) {
+	own := ends.Network
+	p := Place{Host: ends.Address}
 	var err error
 	var made sync.WaitGroup
 	made.Go(func() {
@@ -90,12 +93,36 @@ func (p Place) Address() string {
 	return p.Lease.Address.Addr().String()
 }
 
+// Reach is where ranks of other replicas reach these, on this machine or on others; "": by the loopback.
+func (p Place) Reach() string { return cmp.Or(p.Address(), p.Host) }
+
 // link is the interface by which ranks reach those of other replicas.
 func (p Place) link() string {
-	if p.Address() == "" {
-		return "lo"
+	switch {
+	case p.Address() != "":
+		return network.Inner
+	case p.Host != "":
+		return interfaceOf(p.Host)
 	}
-	return network.Inner
+	return "lo"
+}
+
+// interfaceOf is the machine's that has an address; the first that is up and not the loopback where it is none of its own, as behind NAT.
+func interfaceOf(address string) string {
+	list, _ := net.Interfaces()
+	first := ""
+	for _, i := range list {
+		addresses, _ := i.Addrs()
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(net.ParseIP(address)) {
+				return i.Name
+			}
+		}
+		if first == "" && i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
+			first = i.Name
+		}
+	}
+	return cmp.Or(first, "lo")
 }
 
 // The files of the replica that stand for the machine's in its network.
@@ -150,6 +177,20 @@ func (p Place) files(dir string) map[string]string {
 		return nil
 	}
 	return map[string]string{machineNames: filepath.Join(dir, fileNames), machineResolvers: filepath.Join(dir, fileResolvers)}
+}
+
+// Resolver is the first name server that a replica in this folder reaches, once it is named; "": the machine's own, or none.
+func Resolver(dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, fileResolvers)) // written by Name
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) >= 2 && words[0] == "nameserver" && !loopbackIP(words[1]) {
+			return net.JoinHostPort(words[1], "53")
+		}
+	}
+	return ""
 }
 
 // hostsFile is the machine's without what it says of itself: its name is the replica's here, and so is its own.

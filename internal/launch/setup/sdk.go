@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 	sdk "github.com/fermi-cluster/fermi/sdk/python"
 )
@@ -18,7 +19,7 @@ const dirInstant = "instant"
 
 // giveSDK puts the SDK where Python commands find it.
 func (h *Home) giveSDK() error {
-	if !recipe.Python(h.Replica.Command) && !h.Replica.Instant {
+	if !wantsSDK(h.Replica) {
 		return nil
 	}
 	dir := filepath.Join(h.Dir, dirSDK)
@@ -27,6 +28,9 @@ func (h *Home) giveSDK() error {
 	}
 	return h.giveNew(dir)
 }
+
+// wantsSDK says that Python may be run there: by its command, or by people.
+func wantsSDK(r engine.Replica) bool { return recipe.Python(r.Command) || r.Instant || r.Home != "" }
 
 // giveNew makes a tree that we just made, in a folder that only we can change, the tenant's. No process of the tenant has seen it.
 func (h *Home) giveNew(dir string) error {

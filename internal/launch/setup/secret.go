@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -22,6 +23,9 @@ func (s *Supplies) BringSecrets(ctx context.Context) error {
 	}
 	if c := s.at.Replica.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
 		named = true
+	}
+	for _, c := range s.at.Replica.Clones {
+		named = named || c.Secret != ""
 	}
 	if !named {
 		return nil
@@ -110,7 +114,7 @@ func (s *Supplies) writeSecrets() error {
 // DropSecrets removes the files; a launcher that is killed leaves them to the engine, which removes
 // the whole folder.
 func (s *Supplies) DropSecrets() {
-	if err := os.RemoveAll(filepath.Join(s.at.Dir, dirSecrets)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(s.at.Dir, dirSecrets)), dropAccess(s.at.Dir)); err != nil {
 		s.log.Error("secret files could not be removed", "error", err)
 	}
 }

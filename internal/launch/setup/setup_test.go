@@ -20,15 +20,15 @@ func TestEnviron(t *testing.T) {
 	r := engine.Replica{
 		Name: "task-a-worker-1-2", TaskID: "task-a", Role: "worker", Index: 1, Attempt: 2,
 		HyperParameters: map[string]any{"n": 100000000.0, "ok": true, "s": "x y"},
-		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_TASK", Value: "9"}, {Name: "RANK", Value: "mine"}},
+		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_TASK", Value: "9"}, {Name: "FERMI_INSTANT_EVERY", Value: "5"}, {Name: "RANK", Value: "mine"}},
 	}
 	t.Setenv("SECRET", "s")
 	t.Setenv("TZ", "UTC")
 	t.Setenv("HOME", "/root")
 	t.Setenv("FERMI_RANK", "7")
-	env := environ(r, "/d", nil, credentials{}, (&Enclosure{}).base(), Place{})
+	env := environ(r, "/d", nil, credentials{}, (&Enclosure{}).base(), "team", Place{})
 	for name, want := range map[string]string{
-		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "", "FERMI_RANK": "",
+		"PATH": "/mine:/d/tool", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "", "FERMI_INSTANT_EVERY": "5", "FERMI_RANK": "",
 		"PYTHONUNBUFFERED": "1", "FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
 	} {
 		if got := process.Lookup(env, name); got != want {
@@ -36,7 +36,7 @@ func TestEnviron(t *testing.T) {
 		}
 	}
 	r.Env = append(r.Env, api.EnvVar{Name: "PYTHONUNBUFFERED"})
-	if got := process.Lookup(environ(r, "/d", nil, credentials{}, []string{"PYTHONUNBUFFERED=x"}, Place{}), "PYTHONUNBUFFERED"); got != "" {
+	if got := process.Lookup(environ(r, "/d", nil, credentials{}, []string{"PYTHONUNBUFFERED=x"}, "team", Place{}), "PYTHONUNBUFFERED"); got != "" {
 		t.Errorf("the user's own value became %q", got)
 	}
 }
@@ -85,7 +85,7 @@ func TestRecipe(t *testing.T) {
 	if want := []string{"python", folder + "/x", "${HOME}"}; !slices.Equal(got.Command, want) {
 		t.Errorf("%q", got.Command)
 	}
-	env := environ(got, dir, nil, credentials{}, nil, Place{})
+	env := environ(got, dir, nil, credentials{}, nil, "team", Place{})
 	for name, want := range map[string]string{"RANK": "3", "NCCL_DEBUG": "mine", "DUMP": filepath.Join(dir, "output", "d"), "FERMI_RECIPE": folder} {
 		if got := process.Lookup(env, name); got != want {
 			t.Errorf("%s=%q, not %q", name, got, want)

@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/imagejob"
 	"github.com/fermi-cluster/fermi/internal/launch/shm"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -16,6 +17,7 @@ type Stage struct {
 	Replica engine.Replica
 	Dir     string
 	Env     []string
+	Shell   []string   // Env of shells
 	Each    [][]string // of each rank
 }
 
@@ -24,8 +26,8 @@ func (s *Supplies) Stage(g link.Generation, at RankPlace) (out Stage, err error)
 	if out.Dir, err = s.at.WorkDir(s.at.Replica); err != nil {
 		return out, err
 	}
-	if home := HomeOf(s.at.Dir, s.at.Replica); home != "" && s.at.Replica.Code == nil {
-		out.Dir = home
+	if dir := s.at.over.startDir(s.at.Dir, s.at.Replica); dir != "" {
+		out.Dir = dir
 	}
 	if out.Replica, err = fill(s.at.Replica, s.at.Dir, s.at.Place.link(), g); err != nil {
 		return out, fmt.Errorf("recipe: %w", err)
@@ -33,7 +35,17 @@ func (s *Supplies) Stage(g link.Generation, at RankPlace) (out Stage, err error)
 	if out.Replica, err = s.at.withPackages(out.Replica); err != nil {
 		return out, err
 	}
-	out.Env, out.Each = environ(out.Replica, s.at.Dir, s.secrets, s.creds, s.at.base(), s.at.Place), rankEnviron(out.Replica, g, at)
+	out.Env, out.Each = environ(out.Replica, s.at.Dir, s.secrets, s.creds, s.at.base(), s.at.over.userName(s.at.Replica.Project), s.at.Place), rankEnviron(out.Replica, g, at)
+	if s.at.image != nil {
+		out.Env = append(out.Env, imagejob.Digest+"="+s.at.image.Digest)
+	}
+	volumes, err := volumesOf(s.at.Replica, s.at.Folders)
+	if err != nil { // also where nothing is mounted
+		return out, err
+	}
+	out.Env = append(out.Env, volumeVariables(s.at.Replica, volumes, s.at.Tenant.UID != 0)...)
+	out.Env = append(out.Env, s.at.data.variables(s.at.Tenant.UID != 0)...)
+	out.Shell = s.at.over.shellEnv(out.Env)
 	return out, nil
 }
 

@@ -14,12 +14,11 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
-	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
-	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -27,6 +26,8 @@ import (
 type source interface {
 	// FetchArchive writes the archive of this digest.
 	FetchArchive(ctx context.Context, digest string, w io.Writer) error
+	// FetchAsset writes the list of a version of a dataset or model (count 0), or a run of its chunks one after the other.
+	FetchAsset(ctx context.Context, digest string, first, count int, w io.Writer) error
 	// FetchSecrets gives the values of all that the replica names.
 	FetchSecrets(ctx context.Context) (map[api.SecretRef]string, error)
 }
@@ -49,8 +50,10 @@ type Supplies struct {
 	secrets  map[api.SecretRef]string
 	creds    credentials
 	gitTries int
-	clock    clock.Clock
-	log      *slog.Logger
+	// Brings hears how far a dataset or model is; nil: it is there. It may be absent.
+	Brings func(*engine.Bringing)
+	clock  clock.Clock
+	log    *slog.Logger
 }
 
 // NewSupplies brings nothing yet; node says where images are kept, and by whom.
@@ -61,7 +64,7 @@ func NewSupplies(at *Enclosure, from source, to notes, node record.Link, c clock
 // BringImage has the image on this node, where the replica names one.
 func (s *Supplies) BringImage(ctx context.Context) error {
 	if s.at.Replica.Image == "" {
-		return nil
+		return s.heed(nil)
 	}
 	return s.bringImage(ctx)
 }
@@ -72,21 +75,7 @@ func (s *Supplies) BringCode(ctx context.Context) error {
 		return nil
 	}
 	code := filepath.Join(s.at.Dir, record.DirCode)
-	for pause := retry.First; ; pause = min(2*pause, retry.Most) {
-		err := s.bring(ctx, s.at.Replica.Code, code)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil || finalFault(err) {
-			return asStartFault(err)
-		}
-		s.log.Warn("code not fetched yet", "error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.clock.After(pause):
-		}
-	}
+	return asStartFault(again(ctx, s, "code not fetched yet", func() error { return s.bring(ctx, s.at.Replica.Code, code) }))
 }
 
 // bring puts the code into place, from the server or from Git.
@@ -105,26 +94,14 @@ const maxGitTries = 6
 
 // clone brings a revision to its place, in a process that has become the tenant. Nothing starts before it is whole.
 func (s *Supplies) clone(ctx context.Context, g *api.Git, place string) error {
-	ctx, cancel := context.WithTimeout(ctx, gitPatience)
-	defer cancel()
-	secret := map[string]string{}
-	for ref, value := range s.secrets {
-		if ref.Secret == g.Secret {
-			secret[ref.Key] = value
-		}
+	done, err := cloneBy(ctx, s, g, func(o chore.Clone) chore.Order {
+		o.Dir = place
+		return chore.Order{Clone: &o}
+	})
+	if err == nil {
+		s.notes.Notice("%s", fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, done.Commit).Pack())
 	}
-	done, err := s.at.runChore(ctx, chore.Order{Clone: &chore.Clone{
-		Source: gitcode.Source{URL: g.URL, Revision: g.Revision, Submodules: g.Submodules, Secret: secret}, Dir: place, Tmp: s.at.tmp(),
-	}})
-	if err != nil {
-		if s.gitTries++; s.gitTries >= maxGitTries && !isOurs(err) {
-			return fault.New(fault.Unavailable, "GitUnreachable", fault.T("The repository could not be brought in %d [try|tries]: %v.", "尝试 %d 次仍无法获取仓库：%v。", s.gitTries, err)).
-				WithHint(fault.T("Check spec.code.git.url and that the node reaches it.", "请检查 spec.code.git.url 以及节点能否访问。")).Because(err)
-		}
-		return err
-	}
-	s.notes.Notice("%s", fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, done.Commit).Pack())
-	return nil
+	return err
 }
 
 // finalFault says that fetching again brings the same.

@@ -8,14 +8,15 @@ import (
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/editor"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
-	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // Enclosure is what stands around the processes of a replica: its wall, its network and its image.
@@ -25,13 +26,15 @@ type Enclosure struct {
 	// Place is its network, once Settle is through.
 	Place   Place
 	image   *rootfs.Image // nil: the node's own system
+	over    *layers       // what is written over it
+	data    dataMounts    // versions of datasets and models
 	helpers helpers       // the steward's processes
 	log     *slog.Logger
 }
 
 // Enclose makes what stands around the processes of a replica, and gives its home a steward.
 func Enclose(h *Home, group *cgroup.Group, log *slog.Logger) *Enclosure {
-	e := &Enclosure{Home: h, Group: group, log: log}
+	e := &Enclosure{Home: h, Group: group, log: log, over: layersOf(h.Dir, h.Replica, h.Tenant)}
 	if h.Steward = steward.New(nil); h.Tenant.UID != 0 {
 		h.Steward = steward.New(e.startHelper)
 	}
@@ -70,7 +73,7 @@ func (e *Enclosure) wall() inside.Wall {
 	w := inside.Wall{
 		Mark: string(e.Replica.Name), UID: e.Tenant.UID, GID: e.Tenant.UID, Hide: e.Tenant.Hide,
 		Tmp: filepath.Join(e.Dir, record.DirTmp), VarTmp: filepath.Join(e.Dir, record.DirVarTmp),
-		SharedMemory: int64(e.Replica.Resources.SharedMemory), Net: e.Place.Space.Descriptor(), Files: e.Place.files(e.Dir),
+		SharedMemory: int64(e.Replica.Resources.SharedMemory), Net: e.Place.Space.Descriptor(), Shown: inside.Shown{Files: e.Place.files(e.Dir)},
 	}
 	for _, name := range []string{record.DirOutput, record.DirCode, record.DirHome} {
 		if record.Exists(e.Dir, name) { // not in the life after one that never got so far
@@ -80,6 +83,7 @@ func (e *Enclosure) wall() inside.Wall {
 	if home := HomeOf(e.Dir, e.Replica); home != "" && record.Exists(filepath.Dir(home), filepath.Base(home)) {
 		w.Binds = append(w.Binds, home)
 	}
+	showProgram(&w, e.Dir, e.image != nil)
 	if e.Memory != "" {
 		w.Binds = append(w.Binds, e.Memory)
 	}
@@ -91,7 +95,10 @@ func (e *Enclosure) wall() inside.Wall {
 			w.Folders = []inside.Folder{{Path: in.Path, Real: in.Real, ReadOnly: in.ReadOnly}}
 		}
 	}
-	if e.image != nil {
+	if tools := editor.Folder(); tools != "" && e.Replica.Home != "" {
+		w.Folders = append(w.Folders, inside.Folder{Path: tools, Real: tools, ReadOnly: true})
+	}
+	if e.image != nil && e.Replica.Images != engine.ImagePull {
 		w.Root, w.Stage, w.Placed = e.image.Root, filepath.Join(e.Dir, dirStage), driver(e.Replica.Devices)
 	}
 	return w
@@ -99,19 +106,34 @@ func (e *Enclosure) wall() inside.Wall {
 
 // walled starts the command as the tenant, behind its wall.
 func (e *Enclosure) walled(p *process.Set, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
-	wall := e.wall()
-	file, err := e.Find(r.Command[0], dir, process.Lookup(env, "PATH"))
+	wall, file := e.wall(), ""
+	e.over.root(&wall)
+	if e.Replica.Images == engine.ImageBuild {
+		wall.IDs = idsOf(e.Tenant, 0)
+	}
+	volumes, err := volumesOf(r, e.Folders)
 	if err != nil {
 		return err
 	}
+	if mine := append(volumes, e.data.folders()...); len(mine) > 0 {
+		wall.Folders, wall.Stage = append(wall.Folders, mine...), filepath.Join(e.Dir, dirStage)
+	}
+	if r.Command[0] == "fermi" || !e.over.rooted() { // what was installed over the image is seen behind this wall alone
+		if file, err = e.Find(r.Command[0], dir, process.Lookup(env, "PATH")); err != nil {
+			return err
+		}
+	}
 	seen := []string{fileHyper}
+	if record.Exists(e.Dir, dirAccess) {
+		seen = append(seen, dirAccess)
+	}
 	if len(r.SecretFiles)+len(r.Credentials) > 0 {
 		seen = append(seen, dirSecrets)
 	}
 	if r.Recipe != nil {
 		seen = append(seen, dirRecipe)
 	}
-	if recipe.Python(r.Command) {
+	if wantsSDK(r) {
 		seen = append(seen, dirSDK)
 	}
 	for _, name := range seen {
@@ -142,13 +164,18 @@ func wallFault(r engine.Replica, err error) error {
 	switch no.Step {
 	case inside.StepExec:
 		return process.SpawnFault(r.Command[0], no.Errno)
+	case inside.StepLayer:
+		return layerFault(r, no)
 	case inside.StepFolder:
+		if slices.ContainsFunc(r.Mounts.All(), func(m mount.AssetRef) bool { return m.Path == no.File }) {
+			return process.CantStart(process.CodeNotExecutable, err, "Nothing can be mounted at %s on the node %s: %s; use another path.", "节点 %[2]s 上无法挂载到 %[1]s：%[3]s；请使用其他路径。", no.File, r.Node, no.Text)
+		}
 		return noFolder(no.File, r.Node, no)
 	case inside.StepBuild:
 		if r.Image != "" {
 			return process.CantStart(process.CodeNotExecutable, err,
-				"The node %s could not put together what the image %s needs (%s: %s); its kernel must have overlayfs, and root the right to mount.",
-				"节点 %s 无法为镜像 %s 搭建运行环境（%s：%s）；其内核需支持 overlayfs，且 root 需有挂载权限。", r.Node, r.Image, no.File, no.Errno)
+				"The node %s could not put together what the image %s needs (%s: %s); its kernel must have overlayfs, user namespaces and idmapped mounts, and root the right to mount.",
+				"节点 %s 无法为镜像 %s 搭建运行环境（%s：%s）；其内核需支持 overlayfs、用户命名空间与 idmapped 挂载，且 root 需有挂载权限。", r.Node, r.Image, no.File, no.Errno)
 		}
 	}
 	return err

@@ -31,13 +31,15 @@ type Spool struct {
 	rank     int // of our own lines
 	changed  chan struct{}
 	mask     *strings.Replacer // nil: nothing to hide
+	hidden   []string
 }
 
-// Hide makes these texts unseen in every line from now on.
+// Hide makes these texts unseen in every line from now on, beside those that were before.
 func (s *Spool) Hide(values []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mask = masker(values)
+	s.hidden = append(s.hidden, values...)
+	s.mask = masker(s.hidden)
 }
 
 // Masked is a text as it is seen in the log.

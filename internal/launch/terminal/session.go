@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"errors"
 	"io"
 	"os"
 	"sync"
@@ -23,10 +22,16 @@ const (
 	killAfter = 2 * time.Second
 )
 
+// label is what a session is known by.
+type label struct {
+	id   string
+	name string // of the program that it is for; "": a shell to type at, or one that carries files
+	tty  bool
+}
+
 // session is one shell or command. Safe for concurrent use.
 type session struct {
-	id   string
-	tty  bool
+	label
 	proc *inside.Joined
 	in   *os.File   // the terminal, or the standard input
 	outs []*os.File // the terminal, or output and errors
@@ -48,10 +53,11 @@ type session struct {
 type client struct {
 	at   int64 // what it was sent
 	gone bool
+	ask  bool // it shall be sent a word, to see whether it is there
 }
 
-func newSession(id string, tty bool, proc *inside.Joined, in *os.File, outs ...*os.File) *session {
-	s := &session{id: id, tty: tty, proc: proc, in: in, outs: outs}
+func newSession(id, name string, tty bool, proc *inside.Joined, in *os.File, outs ...*os.File) *session {
+	s := &session{label: label{id, name, tty}, proc: proc, in: in, outs: outs}
 	s.news = sync.NewCond(&s.mu)
 	return s
 }
@@ -186,8 +192,20 @@ func (s *session) next(c *client) *talkpb.Frame {
 			s.told = true
 			return &talkpb.Frame{Message: &talkpb.Frame_Exit{Exit: s.exit}}
 		}
+		if c.ask {
+			c.ask = false
+			return &talkpb.Frame{Message: &talkpb.Frame_Data{Data: &talkpb.Data{Offset: c.at}}}
+		}
 		s.news.Wait()
 	}
+}
+
+// ask has a client sent a frame with nothing in it.
+func (s *session) ask(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.ask = true
+	s.news.Broadcast()
 }
 
 // state is how far it is.
@@ -204,7 +222,7 @@ func (s *session) hear(f *talkpb.Frame) bool {
 		_, _ = s.in.Write(m.Data.GetData()) // of a process that has ended: the end is told
 	case *talkpb.Frame_Resize:
 		if s.tty {
-			_ = resize(s.in, m.Resize.GetColumns(), m.Resize.GetRows())
+			_ = inside.Resize(s.in, inside.Size{Columns: int(m.Resize.GetColumns()), Rows: int(m.Resize.GetRows())})
 		}
 	case *talkpb.Frame_End:
 		if !s.tty {
@@ -223,59 +241,15 @@ func (s *session) hear(f *talkpb.Frame) bool {
 
 // hangUp ends it: as when a terminal is closed, and by force where that is not heard.
 func (s *session) hangUp() {
+	if ended, _, _, _ := s.state(); ended {
+		return
+	}
 	_ = s.proc.Signal(syscall.SIGHUP)
 	_ = s.proc.Signal(syscall.SIGCONT)
 	if s.tty {
 		s.close()
 	}
 	time.AfterFunc(killAfter, func() { _ = s.proc.Signal(syscall.SIGKILL) })
-}
-
-// openPTY makes a terminal: our end, and the one that a shell of this user gets. The second is opened without a path.
-func openPTY(uid int, columns, rows int32) (ours, theirs *os.File, err error) {
-	ours, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	raw, err := ours.SyscallConn()
-	if err == nil {
-		cerr := raw.Control(func(fd uintptr) {
-			if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err != nil {
-				return
-			}
-			peer, _, e := unix.Syscall(unix.SYS_IOCTL, fd, unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
-			if e != 0 {
-				err = e
-				return
-			}
-			theirs = os.NewFile(peer, "terminal")
-		})
-		err = errors.Join(err, cerr)
-	}
-	if err == nil {
-		err = resize(ours, columns, rows)
-	}
-	if err == nil && uid != 0 {
-		err = theirs.Chown(uid, -1) // it may be opened again as /dev/tty
-	}
-	if err != nil {
-		_ = ours.Close()
-		if theirs != nil {
-			_ = theirs.Close()
-		}
-		return nil, nil, err
-	}
-	return ours, theirs, nil
-}
-
-func resize(f *os.File, columns, rows int32) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	size := &unix.Winsize{Col: uint16(min(max(columns, 1), 4096)), Row: uint16(min(max(rows, 1), 4096))}
-	cerr := raw.Control(func(fd uintptr) { err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size) })
-	return errors.Join(err, cerr)
 }
 
 // pipes makes the standard files of a command without a terminal: ours, and theirs.

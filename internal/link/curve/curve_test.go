@@ -40,7 +40,7 @@ type world struct {
 	tokens *link.Tokens
 	blob   *folder.Store
 	past   history.Metrics
-	exists func(context.Context, string) error
+	may    func(context.Context, link.Parts) error
 	epoch  int64
 }
 
@@ -96,7 +96,7 @@ func (w *world) serve() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = book.Run(ctx) })
-	wg.Go(func() { _ = hub.Serve(ctx, l, NewDesk(w.past, w.exists, log).Register) })
+	wg.Go(func() { _ = hub.Serve(ctx, l, NewDesk(w.past, w.may, log).Register) })
 	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	w.t.Cleanup(stop)
 	return stop
@@ -296,7 +296,7 @@ func TestManyNames(t *testing.T) {
 func TestTaskIsGone(t *testing.T) {
 	w := newWorld(t)
 	var gone atomic.Bool
-	w.exists = func(context.Context, string) error {
+	w.may = func(context.Context, link.Parts) error {
 		if gone.Load() {
 			return fault.New(fault.NotFound, "NotFound", fault.T("Gone.", "不存在。"))
 		}
@@ -341,5 +341,28 @@ func TestPace(t *testing.T) {
 		if d.open.Store(launchers); d.pace() != want {
 			t.Errorf("%d launchers: every %v", launchers, d.pace())
 		}
+	}
+}
+
+// TestGivenUp: points of a replica that was given up are refused for good, and the launcher goes on.
+func TestGivenUp(t *testing.T) {
+	w := newWorld(t)
+	var given atomic.Bool
+	w.may = func(_ context.Context, of link.Parts) error {
+		if given.Load() && of.LogKey() == string(replica) {
+			return fault.New(fault.Forbidden, "GivenUp", fault.T("Given up.", "已放弃。"))
+		}
+		return nil
+	}
+	w.serve()
+	s := w.launcher()
+	s.Add(1, 0, "loss", began, 1, 0)
+	eventually(t, "the first arrived", func() bool { return len(w.read("loss", 0, 1)) == 1 })
+	given.Store(true)
+	s.Add(1, 0, "loss", began, 2, 0)
+	s.Finish()
+	w.drained(s)
+	if got := w.read("loss", 0, 1); len(got) != 1 {
+		t.Fatalf("%d points", len(got))
 	}
 }

@@ -24,17 +24,18 @@ import (
 type Desk struct {
 	linkpb.UnimplementedCurvesServer
 	points history.Metrics
-	exists func(ctx context.Context, taskID string) error
+	may    func(ctx context.Context, of link.Parts) error
 	log    *slog.Logger
 	open   atomic.Int64 // launchers that hand over
 }
 
-// NewDesk makes one; exists says fault NotFound of a task that is gone, whose points nobody would ever delete. Nil: all are there.
-func NewDesk(points history.Metrics, exists func(ctx context.Context, taskID string) error, log *slog.Logger) *Desk {
-	if exists == nil {
-		exists = func(context.Context, string) error { return nil }
+// NewDesk makes one; may says fault NotFound of a task that is gone, whose points nobody would ever delete, and Forbidden of a replica
+// whose points count no more. Nil: all may.
+func NewDesk(points history.Metrics, may func(ctx context.Context, of link.Parts) error, log *slog.Logger) *Desk {
+	if may == nil {
+		may = func(context.Context, link.Parts) error { return nil }
 	}
-	return &Desk{points: points, exists: exists, log: log}
+	return &Desk{points: points, may: may, log: log}
 }
 
 // Register is for Hub.Serve, which lets nobody in without the token of a replica.
@@ -102,7 +103,7 @@ func (d *Desk) take(ctx context.Context, of link.Parts, m *linkpb.PointBatch) er
 	if err != nil {
 		return fault.New(fault.Invalid, "BadPoints", fault.T("A batch of points can't be read.", "无法读取数据点批次。")).Because(err)
 	}
-	if err := d.exists(ctx, of.TaskID); err != nil {
+	if err := d.may(ctx, of); err != nil {
 		return err
 	}
 	return d.points.AddPoints(ctx, history.Batch{TaskID: of.TaskID, Replica: of.LogKey(), Seq: m.GetSeq(), Dropped: m.GetDropped(), Lines: lines})

@@ -80,6 +80,17 @@ func Read(file string) ([]string, error) {
 	return Parse(data), err
 }
 
+// Set has the file hold these targets and no others. For a file that one server alone writes.
+func Set(file string, targets []string) error { return write(file, targets) }
+
+func write(file string, lines []string) error {
+	tmp := file + ".new"
+	if err := os.WriteFile(tmp, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
 // Add puts a target into the file once, in the place of an old one, "" for none; other servers of this machine do the same.
 func Add(file, old, target string) error {
 	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -102,9 +113,5 @@ func Add(file, old, target string) error {
 	} else {
 		lines = slices.DeleteFunc(lines, func(l string) bool { return l == old || l == target })
 	}
-	tmp := file + ".new"
-	if err := os.WriteFile(tmp, []byte(strings.Join(append(lines, target), "\n")+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
+	return write(file, append(lines, target))
 }

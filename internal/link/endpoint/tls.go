@@ -31,6 +31,7 @@ const tlsUse = "fermi link v1"
 // task are back. A new secret is agreed on each time all the same: who learns the key later reads nothing.
 func ServerTLS(keys func() [][]byte) *tls.Config {
 	cfg := seal.ShownTLS(keys, tlsUse)
+	cfg.ClientAuth = tls.RequestClientCert // agents have one; whoever wants it checks it
 	var mu sync.Mutex
 	var made *tls.Config
 	var of []byte // the key that made has its tickets from
@@ -52,6 +53,9 @@ func ServerTLS(keys func() [][]byte) *tls.Config {
 	}
 	return cfg
 }
+
+// Shown is for a server that dials agents: it shows the key that their targets name.
+func Shown(keys func() [][]byte) *tls.Config { return seal.ShownTLS(keys, tlsUse) }
 
 // Target is where launchers reach a server that serves with ServerTLS and this key.
 func Target(address string, key []byte) (string, error) {

@@ -9,6 +9,9 @@ const (
 	BeatEvery    = 2 * time.Second
 	SilenceLimit = 5 * time.Second
 	BeatMost     = time.Minute
+	// SilentAfter is how long a launcher says nothing until it is silent, and LostAfter until it is lost.
+	SilentAfter = 10 * time.Second
+	LostAfter   = 30 * time.Second
 	// beatsASecond bounds what a server spends on them: 16,384 launchers are asked every 8 s.
 	beatsASecond = 2000
 )

@@ -1505,6 +1505,7 @@ type Ranks struct {
 	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
 	Serving            *Serving               `protobuf:"bytes,130,opt,name=serving,proto3" json:"serving,omitempty"`                                                      // of a replica that answers requests
 	Course             *Course                `protobuf:"bytes,150,opt,name=course,proto3" json:"course,omitempty"`
+	Bringing           *Bringing              `protobuf:"bytes,160,opt,name=bringing,proto3" json:"bringing,omitempty"` // a dataset or model on its way to the node; absent: none is
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1812,6 +1813,74 @@ func (x *Ranks) GetCourse() *Course {
 	return nil
 }
 
+func (x *Ranks) GetBringing() *Bringing {
+	if x != nil {
+		return x.Bringing
+	}
+	return nil
+}
+
+// Bringing is how far something is that has to be there before ranks start: bytes of all.
+type Bringing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Done          int64                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bringing) Reset() {
+	*x = Bringing{}
+	mi := &file_link_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bringing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bringing) ProtoMessage() {}
+
+func (x *Bringing) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bringing.ProtoReflect.Descriptor instead.
+func (*Bringing) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Bringing) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Bringing) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Bringing) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
 // Serving is whether the processes of a replica answer requests, as its launcher finds by asking them.
 type Serving struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1824,7 +1893,7 @@ type Serving struct {
 
 func (x *Serving) Reset() {
 	*x = Serving{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1905,7 @@ func (x *Serving) String() string {
 func (*Serving) ProtoMessage() {}
 
 func (x *Serving) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1918,7 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Serving.ProtoReflect.Descriptor instead.
 func (*Serving) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Serving) GetReady() bool {
@@ -1885,7 +1954,7 @@ type Keeping struct {
 
 func (x *Keeping) Reset() {
 	*x = Keeping{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +1966,7 @@ func (x *Keeping) String() string {
 func (*Keeping) ProtoMessage() {}
 
 func (x *Keeping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +1979,7 @@ func (x *Keeping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keeping.ProtoReflect.Descriptor instead.
 func (*Keeping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Keeping) GetEnded() string {
@@ -1945,7 +2014,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2026,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2039,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Want) GetTier() string {
@@ -2000,7 +2069,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2081,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2094,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Denied) GetTier() string {
@@ -2067,7 +2136,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2148,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2161,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -2124,7 +2193,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2205,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2218,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Persisted) GetTier() string {
@@ -2206,7 +2275,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2287,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2300,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -2267,7 +2336,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2348,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2361,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Committed) GetTier() string {
@@ -2334,7 +2403,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2415,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2428,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -2433,7 +2502,7 @@ type Course struct {
 
 func (x *Course) Reset() {
 	*x = Course{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2514,7 @@ func (x *Course) String() string {
 func (*Course) ProtoMessage() {}
 
 func (x *Course) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2527,7 @@ func (x *Course) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Course.ProtoReflect.Descriptor instead.
 func (*Course) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Course) GetFirst() int64 {
@@ -2513,7 +2582,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2594,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2607,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2608,7 +2677,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2689,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2702,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2669,7 +2738,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +2750,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2763,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2736,7 +2805,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2817,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +2830,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2850,7 +2919,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2931,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2944,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2940,7 +3009,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3021,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3034,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Probe) GetId() string {
@@ -3010,7 +3079,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3091,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3104,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Probed) GetId() string {
@@ -3090,7 +3159,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3171,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3184,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -3184,7 +3253,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3265,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3278,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -3241,7 +3310,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3322,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3335,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -3329,7 +3398,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3410,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3423,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -3390,7 +3459,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3471,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3484,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -3444,7 +3513,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3525,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3538,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -3511,7 +3580,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3592,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3605,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -3569,7 +3638,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3650,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3663,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -3617,7 +3686,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3698,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3711,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3675,7 +3744,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3756,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3769,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3718,7 +3787,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3799,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3812,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 type FetchManifestRequest struct {
@@ -3755,7 +3824,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3836,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3849,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3801,7 +3870,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +3882,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +3895,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3859,7 +3928,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +3940,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +3953,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3907,7 +3976,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +3988,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4001,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3987,7 +4056,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3999,7 +4068,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,7 +4081,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -4045,7 +4114,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4126,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4139,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -4092,7 +4161,7 @@ type PointBatch struct {
 
 func (x *PointBatch) Reset() {
 	*x = PointBatch{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4173,7 @@ func (x *PointBatch) String() string {
 func (*PointBatch) ProtoMessage() {}
 
 func (x *PointBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4186,7 @@ func (x *PointBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PointBatch.ProtoReflect.Descriptor instead.
 func (*PointBatch) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PointBatch) GetSeq() int64 {
@@ -4153,7 +4222,7 @@ type PointAck struct {
 
 func (x *PointAck) Reset() {
 	*x = PointAck{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4234,7 @@ func (x *PointAck) String() string {
 func (*PointAck) ProtoMessage() {}
 
 func (x *PointAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +4247,7 @@ func (x *PointAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PointAck.ProtoReflect.Descriptor instead.
 func (*PointAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PointAck) GetSeq() int64 {
@@ -4202,6 +4271,67 @@ func (x *PointAck) GetRefused() string {
 	return ""
 }
 
+// FetchAssetRequest names a version by the hash of its list; count 0 asks for the list itself.
+type FetchAssetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	First         int32                  `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	Count         int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchAssetRequest) Reset() {
+	*x = FetchAssetRequest{}
+	mi := &file_link_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchAssetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchAssetRequest) ProtoMessage() {}
+
+func (x *FetchAssetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchAssetRequest.ProtoReflect.Descriptor instead.
+func (*FetchAssetRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *FetchAssetRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *FetchAssetRequest) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *FetchAssetRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type FromFollower struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -4216,7 +4346,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4228,7 +4358,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4241,7 +4371,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -4314,7 +4444,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4456,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4469,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4408,7 +4538,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4550,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4563,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4459,7 +4589,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4601,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4614,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4511,7 +4641,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4523,7 +4653,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4536,7 +4666,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{57}
+	return file_link_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4608,7 +4738,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4620,7 +4750,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4633,7 +4763,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{58}
+	return file_link_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Order) GetReplica() string {
@@ -4682,7 +4812,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4694,7 +4824,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4707,7 +4837,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{59}
+	return file_link_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Question) GetKind() string {
@@ -4740,7 +4870,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[60]
+	mi := &file_link_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4752,7 +4882,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[60]
+	mi := &file_link_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4765,7 +4895,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{60}
+	return file_link_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4784,7 +4914,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[61]
+	mi := &file_link_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4796,7 +4926,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[61]
+	mi := &file_link_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4809,7 +4939,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{61}
+	return file_link_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4834,7 +4964,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[62]
+	mi := &file_link_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4846,7 +4976,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[62]
+	mi := &file_link_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4859,7 +4989,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{62}
+	return file_link_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TailData) GetReplica() string {
@@ -5018,8 +5148,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xcb\n" +
-	"\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x81\v\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -5065,7 +5194,12 @@ const file_link_proto_rawDesc = "" +
 	"\aaddress\x18x \x01(\tR\aaddress\x12\x14\n" +
 	"\x05epoch\x18n \x01(\x03R\x05epoch\x121\n" +
 	"\aserving\x18\x82\x01 \x01(\v2\x16.fermi.link.v1.ServingR\aserving\x12.\n" +
-	"\x06course\x18\x96\x01 \x01(\v2\x15.fermi.link.v1.CourseR\x06course\"E\n" +
+	"\x06course\x18\x96\x01 \x01(\v2\x15.fermi.link.v1.CourseR\x06course\x124\n" +
+	"\bbringing\x18\xa0\x01 \x01(\v2\x17.fermi.link.v1.BringingR\bbringing\"H\n" +
+	"\bBringing\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"E\n" +
 	"\aServing\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\x05R\x04port\x12\x10\n" +
@@ -5258,7 +5392,11 @@ const file_link_proto_rawDesc = "" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1d\n" +
 	"\n" +
 	"next_nanos\x18\x02 \x01(\x03R\tnextNanos\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\tR\arefused\"\xa8\x01\n" +
+	"\arefused\x18\x03 \x01(\tR\arefused\"W\n" +
+	"\x11FetchAssetRequest\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\x05R\x05first\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"\xa8\x01\n" +
 	"\fFromFollower\x124\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.fermi.link.v1.FollowerHelloH\x00R\x05hello\x12,\n" +
 	"\x05facts\x18\x02 \x01(\v2\x14.fermi.link.v1.FactsH\x00R\x05facts\x12)\n" +
@@ -5314,7 +5452,9 @@ const file_link_proto_rawDesc = "" +
 	"\rFetchManifest\x12#.fermi.link.v1.FetchManifestRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
 	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012G\n" +
 	"\x06Curves\x12=\n" +
-	"\x03Put\x12\x19.fermi.link.v1.PointBatch\x1a\x17.fermi.link.v1.PointAck(\x010\x012\xc3\x01\n" +
+	"\x03Put\x12\x19.fermi.link.v1.PointBatch\x1a\x17.fermi.link.v1.PointAck(\x010\x012K\n" +
+	"\x06Assets\x12A\n" +
+	"\x05Fetch\x12 .fermi.link.v1.FetchAssetRequest\x1a\x14.fermi.link.v1.Chunk0\x012\xc3\x01\n" +
 	"\x04Peer\x12E\n" +
 	"\aForward\x12\x1b.fermi.link.v1.FromFollower\x1a\x19.fermi.link.v1.ToFollower(\x010\x01\x125\n" +
 	"\x03Ask\x12\x17.fermi.link.v1.Question\x1a\x15.fermi.link.v1.Answer\x12=\n" +
@@ -5332,7 +5472,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_link_proto_goTypes = []any{
 	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
 	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
@@ -5351,141 +5491,146 @@ var file_link_proto_goTypes = []any{
 	(*PreflightResult)(nil),      // 14: fermi.link.v1.PreflightResult
 	(*RoleTable)(nil),            // 15: fermi.link.v1.RoleTable
 	(*Ranks)(nil),                // 16: fermi.link.v1.Ranks
-	(*Serving)(nil),              // 17: fermi.link.v1.Serving
-	(*Keeping)(nil),              // 18: fermi.link.v1.Keeping
-	(*Want)(nil),                 // 19: fermi.link.v1.Want
-	(*Denied)(nil),               // 20: fermi.link.v1.Denied
-	(*Origin)(nil),               // 21: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 22: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 23: fermi.link.v1.Persist
-	(*Committed)(nil),            // 24: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 25: fermi.link.v1.Pace
-	(*Course)(nil),               // 26: fermi.link.v1.Course
-	(*Use)(nil),                  // 27: fermi.link.v1.Use
-	(*Saves)(nil),                // 28: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 29: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 30: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 31: fermi.link.v1.RankState
-	(*Probe)(nil),                // 32: fermi.link.v1.Probe
-	(*Probed)(nil),               // 33: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 34: fermi.link.v1.Watermark
-	(*Started)(nil),              // 35: fermi.link.v1.Started
-	(*Exited)(nil),               // 36: fermi.link.v1.Exited
-	(*LogData)(nil),              // 37: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 38: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 39: fermi.link.v1.Usage
-	(*Done)(nil),                 // 40: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 41: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 42: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 43: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 44: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 45: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 46: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 47: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 48: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 49: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 50: fermi.link.v1.PutOutputReply
-	(*PointBatch)(nil),           // 51: fermi.link.v1.PointBatch
-	(*PointAck)(nil),             // 52: fermi.link.v1.PointAck
-	(*FromFollower)(nil),         // 53: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 54: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 55: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 56: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 57: fermi.link.v1.Facts
-	(*Order)(nil),                // 58: fermi.link.v1.Order
-	(*Question)(nil),             // 59: fermi.link.v1.Question
-	(*Answer)(nil),               // 60: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 61: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 62: fermi.link.v1.TailData
-	nil,                          // 63: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 64: fermi.link.v1.Persisted.MetricsEntry
+	(*Bringing)(nil),             // 17: fermi.link.v1.Bringing
+	(*Serving)(nil),              // 18: fermi.link.v1.Serving
+	(*Keeping)(nil),              // 19: fermi.link.v1.Keeping
+	(*Want)(nil),                 // 20: fermi.link.v1.Want
+	(*Denied)(nil),               // 21: fermi.link.v1.Denied
+	(*Origin)(nil),               // 22: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 23: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 24: fermi.link.v1.Persist
+	(*Committed)(nil),            // 25: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 26: fermi.link.v1.Pace
+	(*Course)(nil),               // 27: fermi.link.v1.Course
+	(*Use)(nil),                  // 28: fermi.link.v1.Use
+	(*Saves)(nil),                // 29: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 30: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 31: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 32: fermi.link.v1.RankState
+	(*Probe)(nil),                // 33: fermi.link.v1.Probe
+	(*Probed)(nil),               // 34: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 35: fermi.link.v1.Watermark
+	(*Started)(nil),              // 36: fermi.link.v1.Started
+	(*Exited)(nil),               // 37: fermi.link.v1.Exited
+	(*LogData)(nil),              // 38: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 39: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 40: fermi.link.v1.Usage
+	(*Done)(nil),                 // 41: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 42: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 43: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 44: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 45: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 46: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 47: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 48: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 49: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 50: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 51: fermi.link.v1.PutOutputReply
+	(*PointBatch)(nil),           // 52: fermi.link.v1.PointBatch
+	(*PointAck)(nil),             // 53: fermi.link.v1.PointAck
+	(*FetchAssetRequest)(nil),    // 54: fermi.link.v1.FetchAssetRequest
+	(*FromFollower)(nil),         // 55: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 56: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 57: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 58: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 59: fermi.link.v1.Facts
+	(*Order)(nil),                // 60: fermi.link.v1.Order
+	(*Question)(nil),             // 61: fermi.link.v1.Question
+	(*Answer)(nil),               // 62: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 63: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 64: fermi.link.v1.TailData
+	nil,                          // 65: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 66: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	4,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	35, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	36, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	37, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	39, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	40, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	42, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	36, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	37, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	38, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	40, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	41, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	43, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	16, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	33, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	34, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	5,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	6,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	38, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	41, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	42, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	34, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	32, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	39, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	42, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	43, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	35, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	33, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	3,  // 16: fermi.link.v1.ToLauncher.call:type_name -> fermi.link.v1.Call
 	15, // 17: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	9,  // 18: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	7,  // 19: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	21, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	22, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
 	10, // 21: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	63, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	65, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
 	14, // 23: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
 	13, // 24: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
 	10, // 25: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	30, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	31, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	31, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	32, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
 	11, // 28: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
 	12, // 29: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	25, // 30: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	27, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	28, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	29, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	26, // 30: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	28, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	29, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	30, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
 	8,  // 34: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	22, // 35: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	21, // 36: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	18, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
-	17, // 38: fermi.link.v1.Ranks.serving:type_name -> fermi.link.v1.Serving
-	26, // 39: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
-	19, // 40: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	64, // 41: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
-	23, // 42: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	24, // 43: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	20, // 44: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	21, // 45: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	49, // 46: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	55, // 47: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	57, // 48: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	42, // 49: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	56, // 50: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	58, // 51: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	42, // 52: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	39, // 53: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	16, // 54: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	33, // 55: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	6,  // 56: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	41, // 57: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	34, // 58: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	32, // 59: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	1,  // 60: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	0,  // 61: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
-	43, // 62: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	44, // 63: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	45, // 64: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	48, // 65: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	51, // 66: fermi.link.v1.Curves.Put:input_type -> fermi.link.v1.PointBatch
-	53, // 67: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	59, // 68: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	61, // 69: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	2,  // 70: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	47, // 71: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
-	47, // 72: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	46, // 73: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	47, // 74: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	50, // 75: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	52, // 76: fermi.link.v1.Curves.Put:output_type -> fermi.link.v1.PointAck
-	54, // 77: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	60, // 78: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	62, // 79: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	70, // [70:80] is the sub-list for method output_type
-	60, // [60:70] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	23, // 35: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	22, // 36: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	19, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
+	18, // 38: fermi.link.v1.Ranks.serving:type_name -> fermi.link.v1.Serving
+	27, // 39: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
+	17, // 40: fermi.link.v1.Ranks.bringing:type_name -> fermi.link.v1.Bringing
+	20, // 41: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	66, // 42: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	24, // 43: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	25, // 44: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	21, // 45: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	22, // 46: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	50, // 47: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	57, // 48: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	59, // 49: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	43, // 50: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	58, // 51: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	60, // 52: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	43, // 53: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	40, // 54: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	16, // 55: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	34, // 56: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	6,  // 57: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	42, // 58: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	35, // 59: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	33, // 60: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	1,  // 61: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	0,  // 62: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
+	44, // 63: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	45, // 64: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	46, // 65: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	49, // 66: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	52, // 67: fermi.link.v1.Curves.Put:input_type -> fermi.link.v1.PointBatch
+	54, // 68: fermi.link.v1.Assets.Fetch:input_type -> fermi.link.v1.FetchAssetRequest
+	55, // 69: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	61, // 70: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	63, // 71: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 72: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	48, // 73: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	48, // 74: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	47, // 75: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	48, // 76: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	51, // 77: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	53, // 78: fermi.link.v1.Curves.Put:output_type -> fermi.link.v1.PointAck
+	48, // 79: fermi.link.v1.Assets.Fetch:output_type -> fermi.link.v1.Chunk
+	56, // 80: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	62, // 81: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	64, // 82: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	72, // [72:83] is the sub-list for method output_type
+	61, // [61:72] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -5514,16 +5659,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Probe)(nil),
 		(*ToLauncher_Call)(nil),
 	}
-	file_link_proto_msgTypes[48].OneofWrappers = []any{
+	file_link_proto_msgTypes[49].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[53].OneofWrappers = []any{
+	file_link_proto_msgTypes[55].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[54].OneofWrappers = []any{
+	file_link_proto_msgTypes[56].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5534,9 +5679,9 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   65,
+			NumMessages:   67,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   4,
 		},
 		GoTypes:           file_link_proto_goTypes,
 		DependencyIndexes: file_link_proto_depIdxs,

@@ -432,6 +432,117 @@ var Curves_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Assets_Fetch_FullMethodName = "/fermi.link.v1.Assets/Fetch"
+)
+
+// AssetsClient is the client API for Assets service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Assets gives replicas the bytes of the datasets and models that they name, on the second connection, with the metadata of every call.
+type AssetsClient interface {
+	// Fetch streams the list of a version's files, or a run of its chunks, one after the other.
+	Fetch(ctx context.Context, in *FetchAssetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
+}
+
+type assetsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewAssetsClient(cc grpc.ClientConnInterface) AssetsClient {
+	return &assetsClient{cc}
+}
+
+func (c *assetsClient) Fetch(ctx context.Context, in *FetchAssetRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Assets_ServiceDesc.Streams[0], Assets_Fetch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FetchAssetRequest, Chunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Assets_FetchClient = grpc.ServerStreamingClient[Chunk]
+
+// AssetsServer is the server API for Assets service.
+// All implementations must embed UnimplementedAssetsServer
+// for forward compatibility.
+//
+// Assets gives replicas the bytes of the datasets and models that they name, on the second connection, with the metadata of every call.
+type AssetsServer interface {
+	// Fetch streams the list of a version's files, or a run of its chunks, one after the other.
+	Fetch(*FetchAssetRequest, grpc.ServerStreamingServer[Chunk]) error
+	mustEmbedUnimplementedAssetsServer()
+}
+
+// UnimplementedAssetsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedAssetsServer struct{}
+
+func (UnimplementedAssetsServer) Fetch(*FetchAssetRequest, grpc.ServerStreamingServer[Chunk]) error {
+	return status.Errorf(codes.Unimplemented, "method Fetch not implemented")
+}
+func (UnimplementedAssetsServer) mustEmbedUnimplementedAssetsServer() {}
+func (UnimplementedAssetsServer) testEmbeddedByValue()                {}
+
+// UnsafeAssetsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to AssetsServer will
+// result in compilation errors.
+type UnsafeAssetsServer interface {
+	mustEmbedUnimplementedAssetsServer()
+}
+
+func RegisterAssetsServer(s grpc.ServiceRegistrar, srv AssetsServer) {
+	// If the following call pancis, it indicates UnimplementedAssetsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Assets_ServiceDesc, srv)
+}
+
+func _Assets_Fetch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FetchAssetRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AssetsServer).Fetch(m, &grpc.GenericServerStream[FetchAssetRequest, Chunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Assets_FetchServer = grpc.ServerStreamingServer[Chunk]
+
+// Assets_ServiceDesc is the grpc.ServiceDesc for Assets service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Assets_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "fermi.link.v1.Assets",
+	HandlerType: (*AssetsServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Fetch",
+			Handler:       _Assets_Fetch_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "link.proto",
+}
+
+const (
 	Peer_Forward_FullMethodName = "/fermi.link.v1.Peer/Forward"
 	Peer_Ask_FullMethodName     = "/fermi.link.v1.Peer/Ask"
 	Peer_Tail_FullMethodName    = "/fermi.link.v1.Peer/Tail"

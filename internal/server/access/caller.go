@@ -14,10 +14,28 @@ type Caller struct {
 	User  *api.User
 	Token *api.Token
 	Rules *Rules
+	// Replica is whose processes ask, in the user's name; "": it is no replica.
+	Replica string
+	// Lent says that others than the user may be behind it: other members of the project may enter what the replica is of, change it, or have made it.
+	Lent bool
 }
 
 func (w *Caller) Name() string       { return w.User.Meta.Name }
 func (w *Caller) Role() api.UserRole { return w.User.Spec.Role }
+
+// Owns says that an object is the caller's own, or that the caller looks after everything. A caller who is lent owns nothing: it is any member.
+func (w *Caller) Owns(o api.Object) bool {
+	return !w.Lent && (w.Name() == o.GetMeta().Owner || w.Role() == api.RoleAdmin)
+}
+
+// Shared is work that its owner may share with the members of its project.
+type Shared interface{ IsShared() bool }
+
+// Enters says that the caller may be among the processes of some work, as far as owners go.
+func (w *Caller) Enters(o api.Object) bool {
+	shared, ok := o.(Shared)
+	return w.Owns(o) || ok && shared.IsShared()
+}
 
 var scopeOrder = []api.TokenScope{read, tasks, power}
 
@@ -130,7 +148,7 @@ func (w *Caller) Memberships(snap store.Snapshot) []string {
 // Payer is whose limits a call counts against: the user's, with all tokens and sessions together. What
 // tasks ask for themselves counts apart, so that a busy one does not keep its owner out.
 func (w *Caller) Payer() string {
-	if w.Token.Spec.Task != "" {
+	if w.Token.Spec.Task != "" || w.Replica != "" {
 		return "tasks of " + w.Name()
 	}
 	return w.Name()

@@ -35,10 +35,14 @@ func (j *Judge) owns(ctx context.Context, w *Caller, o api.Object) (bool, error)
 	if mine := j.rules.kinds[o.Kind()].Mine; mine != nil {
 		return mine(w, o), nil
 	}
-	if o.GetMeta().Project == "" {
+	project := o.GetMeta().Project
+	if of := j.rules.kinds[o.Kind()].Of; of != nil {
+		project = of(o)
+	}
+	if project == "" {
 		return false, nil
 	}
-	return j.MemberOf(ctx, w, o.GetMeta().Project)
+	return j.MemberOf(ctx, w, project)
 }
 
 // MayRead says whether the caller sees this object. It is cheap: at most one look at the cache.
@@ -51,6 +55,9 @@ func (j *Judge) MayRead(ctx context.Context, w *Caller, o api.Object) (bool, err
 	case All:
 		return true, nil
 	case Own:
+		if k.Of != nil && k.Of(o) == "" {
+			return true, nil
+		}
 		return j.owns(ctx, w, o)
 	}
 	return false, nil

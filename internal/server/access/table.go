@@ -54,12 +54,15 @@ var table = map[string]Rule{
 	"sumUsage":            {All, All, Own, Own, read, false},
 	"sumFigures":          {All, All, Own, Own, read, false},
 	"getArchive":          {All, All, All, All, read, false},
-	"putArchive":          {All, All, All, none, tasks, false},
+	"putArchive":          {All, All, Own, none, tasks, false},
 	"getSession":          {All, All, All, All, read, false},
 	"signOut":             {Own, Own, Own, Own, power, false},
 	"signOutEverywhere":   {All, Own, Own, Own, power, false},
 	"makeSignInCode":      {Own, Own, Own, Own, power, false},
 	"setPassword":         {All, Own, Own, Own, power, false},
+	"addUserKey":          {All, Own, Own, Own, power, false},
+	"removeUserKey":       {All, Own, Own, Own, power, false},
+	"getSSH":              {All, All, All, All, read, false},
 	"stopTask":            {All, none, Own, none, tasks, false},
 	"cloneTask":           {All, none, Own, none, tasks, false},
 	"restoreTask":         {All, none, Own, none, tasks, false},
@@ -86,6 +89,7 @@ var table = map[string]Rule{
 	"createExisting":      {All, none, Own, none, tasks, false},
 	"previewOutage":       {All, All, none, none, read, false}, // names tasks of all projects
 	"previewDrain":        {All, All, none, none, read, false}, // the same
+	"zoneMatrix":          {All, All, All, All, read, false},
 	"measureZone":         {All, All, none, none, power, false},
 	"cordonNode":          {All, All, none, none, power, false},
 	"uncordonNode":        {All, All, none, none, power, false},
@@ -93,6 +97,8 @@ var table = map[string]Rule{
 	"testNode":            {All, All, none, none, power, false},
 	"faultNode":           {All, All, none, none, power, false},
 	"lostNode":            {All, All, none, none, power, false},
+	"addNode":             {All, All, none, none, power, false},
+	"removeNode":          {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.
@@ -102,6 +108,8 @@ type Kind struct {
 	Task bool
 	// Mine says whether an object is the caller's own; nil: those of the caller's projects are.
 	Mine func(w *Caller, o api.Object) bool
+	// Of is whose project an object is, of a kind that lives in none: its members are as those of an object in it. "": everybody reads it. May be nil.
+	Of func(o api.Object) string
 	// NotMine is why others may not write it, where that needs words of its own.
 	NotMine fault.Text
 }
@@ -159,5 +167,6 @@ var (
 	// everybody has.
 	WriteTasks   = Rule{All, none, Own, none, tasks, false}
 	WriteSecrets = Rule{All, none, Own, none, power, false}
+	WriteImages  = Rule{All, All, Own, none, tasks, false}
 	WriteMine    = Rule{All, Own, Own, Own, power, false}
 )

@@ -117,6 +117,17 @@ func (a *Auditor) RememberRead(c *rest.Call, what string) {
 	a.writeOften(ctx, c, e, what)
 }
 
+// RememberVisit writes that somebody came who is known by a link alone, which is what.
+func (a *Auditor) RememberVisit(c *rest.Call, what string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.R.Context()), historyPatience)
+	defer cancel()
+	e := a.entry(c, c.Route.Verb, "ok")
+	e.Detail = rest.JSONText(map[string]any{"what": refuse.Clip(what, 1024)})
+	if a.often.count(strings.Join([]string{what, c.Route.ID, e.ID, e.RemoteIP}, "\x00"), what, 1, e, what) {
+		a.write(ctx, e)
+	}
+}
+
 // entry says who asked for what and how it ended.
 func (a *Auditor) entry(c *rest.Call, verb, outcome string) history.AuditEntry {
 	kind := c.Note.Kind

@@ -7,9 +7,12 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -137,6 +140,11 @@ func (s *Zones) Routes(reg *rest.Schemas) []*rest.Route {
 			Summary: "Report measured round trips from this zone; they replace declared ones.", Data: reg.Kind(zone), Handle: s.measure,
 			Body: &rest.BodySpec{Schema: rest.SchemaOf[measurements](reg), Media: rest.JsonMedia, Required: true},
 		},
+		{
+			Method: http.MethodGet, Path: rest.Prefix + "/zone-matrix", ID: "zoneMatrix", Tag: zone.Plural, Kind: zone.Kind,
+			Summary: "How far zones are from each other: declared, measured, and which of both is used.",
+			Data:    rest.SchemaOf[roundtrip.ZoneMatrix](reg), Handle: s.matrix,
+		},
 	}
 }
 
@@ -157,6 +165,50 @@ func (s *Zones) outage(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 		return nil, err
 	}
 	return &rest.Reply{Data: out}, nil
+}
+
+// matrix tells what is declared and what was measured of every pair of zones.
+func (s *Zones) matrix(ctx context.Context, _ *rest.Call) (*rest.Reply, error) {
+	snap, err := s.truth.List(ctx, api.KindZone, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := s.truth.List(ctx, api.KindNode, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	var zones []*api.Zone
+	snap.Ascend("", func(o api.Object) bool {
+		zones = append(zones, o.(*api.Zone))
+		return true
+	})
+	slices.SortFunc(zones, func(a, b *api.Zone) int { return strings.Compare(a.Meta.Name, b.Meta.Name) })
+	far, virtual := money.ZonesOf(zones, s.clock.Now()), virtualZones(zones, nodes)
+	out := roundtrip.ZoneMatrix{Items: []roundtrip.ZoneDistance{}}
+	for i, a := range zones {
+		for _, b := range zones[i+1:] {
+			d := far.Distance(a.Meta.Name, b.Meta.Name)
+			d.OneMachine = virtual[a.Meta.Name] && virtual[b.Meta.Name]
+			out.Items = append(out.Items, d)
+		}
+	}
+	return &rest.Reply{Data: out}, nil
+}
+
+// virtualZones are those without a machine of their own: all their nodes are virtual, or they say so and have none.
+func virtualZones(zones []*api.Zone, nodes store.Snapshot) map[string]bool {
+	out := map[string]bool{}
+	for _, z := range zones {
+		out[z.Meta.Name] = z.Spec.Virtual
+	}
+	counted := map[string]bool{}
+	nodes.Ascend("", func(o api.Object) bool {
+		n := o.(*api.Node)
+		out[n.Spec.Zone] = n.Spec.Virtual && (out[n.Spec.Zone] || !counted[n.Spec.Zone])
+		counted[n.Spec.Zone] = true
+		return true
+	})
+	return out
 }
 
 // measurements are round trips from a zone to others.

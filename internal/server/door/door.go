@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -13,8 +14,10 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/terminal"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/pass"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/limit"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
@@ -59,6 +62,8 @@ type Door struct {
 	counts *limit.Counters
 	clock  clock.Clock
 	log    *slog.Logger
+	// Replicas, where it is there, lets processes of replicas in; set before the first call.
+	Replicas Replicas
 }
 
 func New(t *truth.Truth, r *access.Rules, l limit.Limits, counts *limit.Counters, c clock.Clock, log *slog.Logger) *Door {
@@ -69,6 +74,9 @@ func New(t *truth.Truth, r *access.Rules, l limit.Limits, counts *limit.Counters
 func (d *Door) present(ctx context.Context, c *rest.Call) (*access.Caller, error) {
 	if header := c.R.Header.Get("Authorization"); header != "" {
 		return d.authenticate(ctx, bearer(header), "")
+	}
+	if secret := spoken(c.R); secret != "" {
+		return d.authenticate(ctx, secret, "")
 	}
 	secret := cookieOf(c.R)
 	if secret == "" {
@@ -87,9 +95,24 @@ func (d *Door) present(ctx context.Context, c *rest.Call) (*access.Caller, error
 	return who, nil
 }
 
+// spoken is the token of a WebSocket whose client can't send a header: a browser's page that has no cookie. "": it brings none.
+func spoken(r *http.Request) string {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return ""
+	}
+	for _, header := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for word := range strings.SplitSeq(header, ",") {
+			if secret, ok := strings.CutPrefix(strings.TrimSpace(word), terminal.Bearer); ok {
+				return secret
+			}
+		}
+	}
+	return ""
+}
+
 // presented is the name of the token that the caller came with, which is no secret; "" without one.
 func presented(r *http.Request) string {
-	secret := cookieOf(r)
+	secret := cmp.Or(spoken(r), cookieOf(r))
 	if header := r.Header.Get("Authorization"); header != "" {
 		secret = bearer(header)
 	}
@@ -105,9 +128,8 @@ func (d *Door) Admit(ctx context.Context, c *rest.Call) error {
 			return err
 		}
 		c.Tried = presented(c.R)
-		if ok, wait := d.counts.Refused.Take(c.IP); !ok {
-			return refuse.TooMany("TooManyRefusals", wait, fault.T(
-				"Too many bad tokens from this address.", "来自该地址的无效令牌过多。"))
+		if enough := d.Count(c.IP); enough != nil {
+			return enough
 		}
 		return err
 	}
@@ -117,6 +139,14 @@ func (d *Door) Admit(ctx context.Context, c *rest.Call) error {
 			"You make more than %v requests a second, with all your tokens and sessions together.", "您的请求超过每秒 %v 次（所有令牌与会话合计）。", d.limits.Rate))
 	}
 	return who.MayCall(c.Route.ID)
+}
+
+// Count counts a refused token of an address; an error says that there were too many.
+func (d *Door) Count(ip string) error {
+	if ok, wait := d.counts.Refused.Take(limit.Neighbourhood(ip)); !ok {
+		return refuse.TooMany("TooManyRefusals", wait, fault.T("Too many bad tokens from this address.", "来自该地址的无效令牌过多。"))
+	}
+	return nil
 }
 
 func bearer(header string) string {
@@ -147,6 +177,9 @@ func (d *Door) authenticate(ctx context.Context, secret string, use api.TokenUse
 	if secret == "" {
 		return nil, ErrWho
 	}
+	if replica, ok := pass.Read(secret); ok && use == "" && d.Replicas != nil {
+		return d.enter(ctx, replica, func(token string) bool { return pass.Fits(secret, replica, token) })
+	}
 	name, ok := tokenName(secret)
 	if !ok {
 		return nil, errBadToken
@@ -165,8 +198,35 @@ func (d *Door) authenticate(ctx context.Context, secret string, use api.TokenUse
 	return d.callerOf(ctx, token)
 }
 
+// Bearer is who a token for programs speaks for.
+func (d *Door) Bearer(ctx context.Context, secret string) (*access.Caller, error) {
+	return d.authenticate(ctx, secret, "")
+}
+
+// Again is who a token or session speaks for that was let in before, as it is now.
+func (d *Door) Again(ctx context.Context, name, id string) (*access.Caller, error) {
+	o, err := d.truth.FindAnywhere(ctx, api.Key{Kind: api.KindToken, Name: name})
+	if fault.Is(err, fault.NotFound) || err == nil && o.GetMeta().ID != id {
+		return nil, errNoSession
+	} else if err != nil {
+		return nil, err
+	}
+	token := o.(*api.Token)
+	if token.Spec.Use == api.UseCode {
+		return nil, errNoSession
+	}
+	who, err := d.callerOf(ctx, token)
+	if err == nil {
+		d.touch(ctx, who)
+	}
+	return who, err
+}
+
 // Recheck says whether the caller of a stream may still be here.
 func (d *Door) Recheck(ctx context.Context, w *access.Caller) (*access.Caller, error) {
+	if w.Replica != "" {
+		return d.enter(ctx, w.Replica, func(string) bool { return true })
+	}
 	o, err := d.truth.Get(ctx, api.KeyOf(w.Token), 0)
 	if fault.Is(err, fault.NotFound) {
 		return nil, errBadToken

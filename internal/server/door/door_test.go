@@ -3,6 +3,7 @@ package door
 import (
 	"context"
 	"crypto/rand"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -19,6 +20,25 @@ func FuzzSecret(f *testing.F) {
 			t.Fatalf("%q", name)
 		}
 	})
+}
+
+// A page of a browser can't send a header with a WebSocket: its token is a subprotocol, and nowhere else.
+func TestSpoken(t *testing.T) {
+	for _, c := range []struct{ upgrade, protocols, want string }{
+		{"websocket", "fermi.terminal, fermi.bearer.fermi_a_b", "fermi_a_b"},
+		{"WebSocket", "fermi.bearer.fermi_a_b", "fermi_a_b"},
+		{"websocket", "fermi.terminal", ""},
+		{"websocket", "", ""},
+		{"", "fermi.bearer.fermi_a_b", ""},
+		{"h2c", "fermi.bearer.fermi_a_b", ""},
+	} {
+		r := &http.Request{Header: http.Header{}}
+		r.Header.Set("Upgrade", c.upgrade)
+		r.Header.Set("Sec-WebSocket-Protocol", c.protocols)
+		if got := spoken(r); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
 }
 
 func FuzzHost(f *testing.F) {

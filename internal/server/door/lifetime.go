@@ -50,6 +50,24 @@ func (d *Door) BoundLife(w *access.Caller, t *api.Token) error {
 		"At the latest %s, the end of what you speak with.", "最晚 %s，即您当前凭据的到期时间。", most.Format(time.RFC3339))})
 }
 
+// Endless refuses, of somebody who speaks with something that has an end, what would go on opening doors after it: a password, a key.
+func (d *Door) Endless(w *access.Caller) error {
+	if t := &w.Token.Spec; t.Use == "" && t.ExpiresAt == nil || t.Use != "" && t.Until == nil {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "OutlivesMaker", fault.T(
+		"A password or key would live longer than the token you speak with.", "密码或公钥的有效期会超过您当前使用的令牌。")).WithHint(
+		fault.T("Sign in with your password, or use a token without an end.", "请用密码登录，或使用长期有效的令牌。"))
+}
+
+// BoundLink is until when a link that the caller makes may work at most.
+func (d *Door) BoundLink(w *access.Caller, ends time.Time) time.Time {
+	if most := d.lasts(w); most != nil && most.Before(ends) {
+		return *most
+	}
+	return ends
+}
+
 // endBy hands the end of what a session or code came from on to it; nil: that has none.
 func endBy(t *api.Token, until *time.Time) {
 	t.Spec.Until = until

@@ -395,10 +395,10 @@ func (s *Sessions) setPassword(ctx context.Context, c *rest.Call) (*rest.Reply, 
 	return &rest.Reply{Message: fault.T("Password set; all sessions ended", "密码已设置，所有会话已结束"), Data: WithoutPassword(next), Revision: rev}, nil
 }
 
-// provesCurrent: who found an open screen must not be able to keep the account.
+// provesCurrent: who found an open screen, or a token that ends soon, must not be able to keep the account.
 func (s *Sessions) provesCurrent(ctx context.Context, c *rest.Call, u *api.User, current string) error {
 	if u.Meta.Name != c.Who.Name() || u.Status.PasswordHash == "" {
-		return nil
+		return s.door.Endless(c.Who)
 	}
 	if current == "" || len(current) > maxPassword {
 		return refuse.Invalid("current", fault.T("Give your current password too.", "请同时给出当前密码。"))

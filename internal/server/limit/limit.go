@@ -16,8 +16,8 @@ type Limits struct {
 	State   int64 // bytes of an uploaded rank's state; 1 TiB
 	Rates
 	Lives
-	// Streams is how many streams a user may hold open; 128.
-	Streams int
+	// Streams is how many streams a user may hold open, 128, and Pages how many requests to programs in environments; 512.
+	Streams, Pages int
 	// KeepAlive is between comments on an idle stream (15 s), Recheck between two looks at a
 	// stream's token (2 s), Stall how long a peer may take no byte or send none (30 s).
 	KeepAlive, Recheck, Stall time.Duration
@@ -59,6 +59,7 @@ func (l Limits) WithDefaults() Limits {
 	set(&l.AuthRate, 1)
 	set(&l.AuthBurst, 30)
 	set(&l.Streams, 128)
+	set(&l.Pages, 512)
 	set(&l.KeepAlive, 15*time.Second)
 	set(&l.Recheck, 2*time.Second)
 	set(&l.Stall, 30*time.Second)
@@ -81,7 +82,7 @@ func set[T comparable](v *T, fallback T) {
 
 type Counters struct {
 	Calls, Refused *Buckets
-	Streams        *StreamCount
+	Streams, Pages *StreamCount
 	// guesses are failed sign-ins by user: at most a minute, because a stranger can cause it.
 	// addresses are those by remote address.
 	Guesses, Addresses *Throttle
@@ -92,6 +93,7 @@ func New(l Limits, c clock.Clock) *Counters {
 		Calls:     &Buckets{rate: rate.Limit(l.Rate), burst: l.Burst, max: l.Remembered, clock: c},
 		Refused:   &Buckets{rate: rate.Limit(l.AuthRate), burst: l.AuthBurst, max: l.Remembered, clock: c},
 		Streams:   &StreamCount{max: l.Streams, held: map[string]int{}},
+		Pages:     &StreamCount{max: l.Pages, held: map[string]int{}},
 		Guesses:   &Throttle{Free: 5, cap: time.Minute, max: l.Remembered, clock: c},
 		Addresses: &Throttle{Free: 20, cap: 15 * time.Minute, max: l.Remembered, clock: c},
 	}
@@ -128,6 +130,14 @@ func (b *Buckets) Take(key string) (bool, time.Duration) {
 		return true, 0
 	}
 	return false, time.Duration(float64(time.Second) / float64(b.rate))
+}
+
+// Has says whether key may go on, and takes nothing.
+func (b *Buckets) Has(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l, ok := b.by[key]
+	return !ok || l.TokensAt(b.clock.Now()) >= 1
 }
 
 func (b *Buckets) sweep(now time.Time) {

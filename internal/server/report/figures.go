@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/restored"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
@@ -92,7 +93,7 @@ func (f *figureSums) add(status *api.TrainingTaskStatus) {
 	}
 	f.failures.Count += in.Count
 	f.failures.LostSteps += in.LostSteps
-	f.failures.Untold += in.Untold
+	f.failures.Untold += restored.Unknown(in)
 	f.failures.LostTime += in.LostTime
 	f.failures.Recovered += in.Recovered
 	for cause, n := range in.Causes {

@@ -70,11 +70,22 @@ type Usage struct {
 	judge   *access.Judge
 	history history.History
 	clock   clock.Clock
+	running Running
 }
 
-func NewUsage(f *objects.Finder, c clock.Clock) *Usage {
-	return &Usage{truth: f.Truth, judge: f.Judge, history: f.History, clock: c}
+// Running measures what runs.
+type Running interface {
+	// Ran is how long a replica has run, by a clock that nobody sets; false where it does not run, or nobody measured.
+	Ran(replica string) (time.Duration, bool)
 }
+
+// NewUsage makes the desk; without running, what runs counts by the wall clock.
+func NewUsage(f *objects.Finder, c clock.Clock, running Running) *Usage {
+	return &Usage{truth: f.Truth, judge: f.Judge, history: f.History, clock: c, running: running}
+}
+
+// farAhead is behind everything: a stay that began before the clock was set back lies in what is now the future.
+const farAhead = 50 * 365 * 24 * time.Hour
 
 func (s *Usage) Routes(reg *rest.Schemas) []*rest.Route {
 	by := rest.Param{Name: "by", Fallback: UsageKeys[0].Name, Doc: "What to add up by."}
@@ -96,11 +107,15 @@ func (s *Usage) Routes(reg *rest.Schemas) []*rest.Route {
 func (s *Usage) sumUsage(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	now := s.clock.Now().UTC()
 	span := history.UsageSpan{From: c.Query.Moment("from", now), To: c.Query.Moment("to", now)}
-	if span.To.IsZero() || span.To.After(now) {
-		span.To = now // what still runs is not charged ahead
+	said := span.To
+	if said.IsZero() || said.After(now) {
+		said = now
+	}
+	if span.To.IsZero() {
+		span.To = now.Add(farAhead)
 	}
 	if span.From.IsZero() {
-		span.From = span.To.Add(-usageSpan)
+		span.From = said.Add(-usageSpan)
 	}
 	if !span.From.Before(span.To) || span.From.Year() < 1970 {
 		return nil, refuse.Invalid("query.from", fault.T("from must lie before to and after 1970.", "from 必须早于 to 且晚于 1970 年。"))
@@ -123,7 +138,7 @@ func (s *Usage) sumUsage(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 	}
 	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(money.Dearer(groups[a], groups[b]), cmp.Compare(a, b)) })
 	keys = keys[:min(len(keys), int(c.Query.Number("limit")))]
-	out := UsageList{From: span.From.UTC(), To: span.To.UTC(), By: by, Items: make([]UsageSum, len(keys)), Total: sumOf("", &total), Crossing: "not measured"}
+	out := UsageList{From: span.From.UTC(), To: said.UTC(), By: by, Items: make([]UsageSum, len(keys)), Total: sumOf("", &total), Crossing: "not measured"}
 	for i, key := range keys {
 		out.Items[i] = sumOf(key, groups[key])
 		if by == "task" {
@@ -171,7 +186,7 @@ func (s *Usage) bills(ctx context.Context, span history.UsageSpan, key func(*his
 			bill = &money.Bill{}
 			groups[key(&r)] = bill
 		}
-		charge(bill, book, &r, span)
+		s.charge(bill, book, &r, span)
 	})
 	if err == nil {
 		err = failed
@@ -179,20 +194,34 @@ func (s *Usage) bills(ctx context.Context, span history.UsageSpan, key func(*his
 	return groups, err
 }
 
-// charge puts the part of a stay that lies in a span on a bill.
-func charge(bill *money.Bill, book *money.Books, r *history.UsageRow, span history.UsageSpan) {
+// charge puts the part of a stay that lies in a span on a bill. What still runs is not charged ahead.
+func (s *Usage) charge(bill *money.Bill, book *money.Books, r *history.UsageRow, span history.UsageSpan) {
 	from, to := r.Start, r.Stop
 	if from.Before(span.From) {
 		from = span.From
 	}
 	if to.IsZero() {
 		bill.Running++
+		to = s.untilNow(r)
 	}
-	if to.IsZero() || to.After(span.To) {
+	if to.After(span.To) {
 		to = span.To
+	}
+	if to.Before(from) {
+		to = from
 	}
 	bill.Replicas++
 	book.Add(bill, money.Part{CPU: r.CPU, Memory: r.Memory, DeviceType: r.Type, Thousandths: r.Thousandths}, r.Spot, from, to)
+}
+
+// untilNow is the end so far of a stay that goes on, by the clock as it stood at its start, as the end of one that is over.
+func (s *Usage) untilNow(r *history.UsageRow) time.Time {
+	if s.running != nil {
+		if ran, ok := s.running.Ran(r.Replica); ok {
+			return r.Start.Add(ran)
+		}
+	}
+	return s.clock.Now()
 }
 
 // booksOf are a zone's terms over a span. The zone is read first: whatever replaces its terms after

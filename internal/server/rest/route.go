@@ -62,7 +62,7 @@ var (
 var (
 	ParamProject  = Param{Name: "project", Doc: "The project; for lists all that you see when absent, else default."}
 	ParamRevision = Param{Name: "minRevision", Form: FormInt, Doc: "Read at least this revision."}
-	ParamForce    = Param{Name: "force", Form: FormBool, Doc: "Of a task that another trains inside: end both."}
+	ParamForce    = Param{Name: "force", Form: FormBool, Doc: "Of what another trains inside: end both."}
 	ParamDryRun   = Param{Name: "dryRun", Form: FormBool, Doc: "Only check."}
 )
 

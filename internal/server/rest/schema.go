@@ -74,7 +74,7 @@ func (scopeSchema) Schema(huma.Registry) *huma.Schema {
 type useSchema struct{}
 
 func (useSchema) Schema(huma.Registry) *huma.Schema {
-	return oneOf("Which door a token opens; absent for programs.", api.UseSession, api.UseCode)
+	return oneOf("Which door a token opens; absent for programs.", api.UseSession, api.UseCode, api.TokenUse("join"))
 }
 
 type healthSchema struct{}
@@ -279,6 +279,9 @@ func (rt *Route) refusals() []int {
 	}
 	if rt.Changes() {
 		out = append(out, 409, 507)
+	}
+	if rt.Verb == "shell" { // it does not run
+		out = append(out, 409)
 	}
 	if rt.Body != nil {
 		out = append(out, 413, 415)

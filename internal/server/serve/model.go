@@ -66,6 +66,22 @@ func (s *Services) bringModel(ctx context.Context, o *serving.InferenceService, 
 	return nil
 }
 
+// mountModel has the replicas of a service find the model that it names, in the version that it means now, which is written down.
+func (s *Services) mountModel(ctx context.Context, o *serving.InferenceService) error {
+	t := &o.Spec.Template
+	if t.Model == nil || t.Model.Name == "" {
+		return nil
+	}
+	model := *t.Model
+	t.MountModel()
+	if _, err := s.Gate.SettleAssets(ctx, o); err != nil {
+		return err
+	}
+	model.Name, model.Version = t.Models[0].Name, t.Models[0].Version
+	t.Model = &model
+	return nil
+}
+
 // taskOf finds a task of a project, in the store or in the archive.
 func (s *Services) taskOf(ctx context.Context, project, name string) (api.Object, error) {
 	o, err := s.Finder.Truth.Find(ctx, api.Key{Kind: api.KindTrainingTask, Project: project, Name: name}, 0)

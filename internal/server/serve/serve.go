@@ -15,7 +15,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/objects"
 	"github.com/fermi-cluster/fermi/internal/server/report"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
-	"github.com/fermi-cluster/fermi/internal/server/stream"
 	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/server/work"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -28,8 +27,6 @@ type Services struct {
 	Left     *train.Leftovers
 	Archives *archive.Archives
 	Blob     blob.Store
-	Logs     train.LogReader
-	Streams  *stream.Streams
 	Events   *report.Events
 	Live     train.Live // nil: nobody knows what the leader does
 	IDs      *id.Source
@@ -63,13 +60,17 @@ func (s *Services) Hooks() []*objects.Hooks {
 			}
 		},
 		Change:  change,
+		Settle:  s.settle,
 		Example: example,
 	}}, Gate: s.Gate, Finder: s.Finder, Left: s.Left, Events: s.Events, Live: s.Live, Clock: s.Clock}
 	service := rows.Hooks()[0]
-	admit, alter := service.Admit, service.Change
+	admit := service.Admit
 	service.Access.Task = false
 	service.Admit = func(ctx context.Context, c *rest.Call, b *objects.Birth, dry bool) error {
 		o := b.Object.(*serving.InferenceService)
+		if err := s.mountModel(ctx, o); err != nil {
+			return err
+		}
 		if err := s.bringModel(ctx, o, dry); err != nil {
 			return err
 		}
@@ -81,21 +82,6 @@ func (s *Services) Hooks() []*objects.Hooks {
 		}
 		return nil
 	}
-	service.Change = func(ctx context.Context, c *rest.Call, a *objects.Alteration) func() error {
-		check := alter(ctx, c, a)
-		return func() error {
-			if err := check(); err != nil {
-				return err
-			}
-			next, current := a.Next.(*serving.InferenceService), a.Current.(*serving.InferenceService)
-			if !reflect.DeepEqual(next.Spec.Template.Model, current.Spec.Template.Model) || !reflect.DeepEqual(next.Spec.Template.Code, current.Spec.Template.Code) {
-				if err := s.bringModel(ctx, next, c.Query.Yes("dryRun")); err != nil {
-					return err
-				}
-			}
-			return s.Gate.References(ctx, c, next)
-		}
-	}
 	return []*objects.Hooks{
 		service,
 		{Kind: serving.ReplicaKind, Access: access.Kind{Read: access.ReadOwn}},
@@ -106,11 +92,26 @@ func (s *Services) Hooks() []*objects.Hooks {
 func fresh(o api.Work) error {
 	s := o.(*serving.InferenceService)
 	s.Status = serving.ServiceStatus{}
+	if s.Spec.Traffic != nil {
+		s.Spec.Traffic.Promote = nil
+	}
 	if s.Spec.Stop {
 		return fault.New(fault.Invalid, "BadManifest", fault.T("A new service can't be stopped already.", "新建的服务不能处于停止状态。")).
 			WithFields(fault.Field{Path: "spec.stop", Message: fault.T("Leave it out; stop the service later.", "请去掉此字段，创建后再停止服务。")})
 	}
 	return nil
+}
+
+// settle brings the model of a changed service.
+func (s *Services) settle(ctx context.Context, c *rest.Call, next, current api.Work) error {
+	n, o := next.(*serving.InferenceService), current.(*serving.InferenceService)
+	if err := s.mountModel(ctx, n); err != nil {
+		return err
+	}
+	if reflect.DeepEqual(n.Spec.Template.Model, o.Spec.Template.Model) && reflect.DeepEqual(n.Spec.Template.Code, o.Spec.Template.Code) {
+		return nil
+	}
+	return s.bringModel(ctx, n, c.Query.Yes("dryRun"))
 }
 
 // change takes the wish over: all of it may change but the queue, which its replicas were admitted to.
@@ -137,7 +138,7 @@ func (s *Services) address(o *serving.InferenceService) *serving.ServiceEndpoint
 			ID: s.IDs.New(api.MustInfo(serving.EndpointsKind).IDPrefix), Name: o.Meta.Name, DisplayName: o.Meta.Name, Owner: o.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
 		Spec: serving.ServiceEndpointsSpec{
-			ServiceID: o.Meta.ID, Project: o.Meta.Project, Protocol: o.Spec.Protocol, Timeout: o.Spec.Timeout, MaxConcurrency: o.Spec.MaxConcurrency, MaxQueue: o.Spec.MaxQueue,
+			ServiceID: o.Meta.ID, Project: o.Meta.Project, Protocol: o.Spec.Protocol, Timeout: o.Spec.Timeout, MaxConcurrency: o.Spec.MaxConcurrency, MaxQueue: o.Spec.MaxQueue, Gateway: o.Spec.Gateway, Slow: o.Spec.SLO.Slow(),
 		},
 	}
 }

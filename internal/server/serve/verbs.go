@@ -2,18 +2,16 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
-	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/server/access"
+	"github.com/fermi-cluster/fermi/internal/server/logs"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/report"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
@@ -54,17 +52,25 @@ func (s *Services) Routes(reg *rest.Schemas, rules *access.Rules) []*rest.Route 
 			Query: []rest.Param{rest.ParamProject}, Data: reg.Kind(row), Body: body, Handle: h,
 		}
 	}
+	rules.AsGet("serviceFigures", row.Kind)
+	figures := &rest.Route{
+		Method: http.MethodGet, Path: one + "/figures", ID: "serviceFigures", Summary: "How it answered, what that cost, and its error budget.", Tag: row.Plural, Kind: row.Kind, Query: figureParams, Data: rest.SchemaOf[Figures](reg),
+		Handle: func(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
+			o, err := s.service(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			return s.figures(ctx, c, o)
+		},
+	}
 	replicas := rest.Object([]string{"items"}, map[string]*huma.Schema{"items": rest.ListOf(reg.Kind(api.MustInfo(serving.ReplicaKind)))})
-	logs := ask("logs", "readServiceLog", "What its replicas print, as text.", []rest.Param{
-		rest.ParamProject, rest.ParamRevision,
-		{Name: "replica", Doc: "Only of this one, by its name."},
-		{Name: "tail", Form: rest.FormInt, Max: 1000000, Doc: "Only the last lines of each replica; all when absent or 0."},
-	}, nil, s.logs)
-	logs.Media, logs.Look, logs.Verb = "text/plain", true, "read-log"
 	return []*rest.Route{
+		figures,
 		do("stop", "stopService", "End its replicas; its address stays its own.", nil, s.stop),
 		do("start", "startService", "Let it answer again.", nil, s.start),
 		do("scale", "scaleService", "Change how many replicas answer.", &rest.BodySpec{Schema: rest.SchemaOf[scaleBody](reg), Media: rest.JsonMedia, Required: true}, s.scale),
+		do("promote", "promoteService", "Have a new revision go on to its next step, or take over.", &rest.BodySpec{Schema: rest.SchemaOf[promoteBody](reg), Media: rest.JsonMedia, Required: true}, s.promote),
+		do("rollback", "rollbackService", "Go back to an earlier revision.", &rest.BodySpec{Schema: rest.SchemaOf[rollbackBody](reg), Media: rest.JsonMedia, Required: true}, s.rollback),
 		ask("why", "explainService", "Why the service is where it is.", both, rest.SchemaOf[train.Explanation](reg), s.why),
 		ask("replicas", "listServiceReplicas", "Its replicas, oldest first.", both, replicas, func(ctx context.Context, _ *rest.Call, o *serving.InferenceService) (*rest.Reply, error) {
 			list, err := s.replicas(ctx, o)
@@ -73,7 +79,6 @@ func (s *Services) Routes(reg *rest.Schemas, rules *access.Rules) []*rest.Route 
 		ask("events", "listServiceEvents", "What happened to it.", append(report.EventPage, both...), report.EventsSchema(reg), func(ctx context.Context, c *rest.Call, o *serving.InferenceService) (*rest.Reply, error) {
 			return s.Events.Of(ctx, c, history.EventQuery{ObjectID: o.Meta.ID})
 		}),
-		logs,
 	}
 }
 
@@ -108,6 +113,11 @@ func (s *Services) edit(ctx context.Context, c *rest.Call, said fault.Text, reas
 			c.Note.Skip = true
 			return &rest.Reply{Message: fault.T("Nothing to change", "无需修改"), Data: o, Revision: o.Meta.Revision}, nil
 		}
+		if o.Spec.Stop && !next.Spec.Stop {
+			if err := s.Gate.MayReturn(ctx, next); err != nil {
+				return nil, err
+			}
+		}
 		next.Meta.UpdatedAt = s.Clock.Now().UTC()
 		rev, err := s.Finder.Truth.Write(ctx, store.Update(next))
 		if err == nil {
@@ -131,7 +141,7 @@ func (s *Services) edit(ctx context.Context, c *rest.Call, said fault.Text, reas
 }
 
 func (s *Services) stop(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	return s.edit(ctx, c, fault.T("The service is stopping", "服务正在停止"), "StopRequested", func(o *serving.InferenceService) bool {
+	return s.edit(store.Urgent(ctx), c, fault.T("The service is stopping", "服务正在停止"), "StopRequested", func(o *serving.InferenceService) bool {
 		was := o.Spec.Stop
 		o.Spec.Stop = true
 		return !was
@@ -197,52 +207,19 @@ func (s *Services) why(ctx context.Context, _ *rest.Call, o *serving.InferenceSe
 	return &rest.Reply{Data: e, Revision: o.Meta.Revision}, nil
 }
 
-// logs writes what the replicas have printed, one replica after the other.
-func (s *Services) logs(ctx context.Context, c *rest.Call, o *serving.InferenceService) (*rest.Reply, error) {
-	list, err := s.replicas(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	only := c.Query.Text("replica")
-	found := only == ""
-	for _, r := range list {
-		found = found || r.Meta.Name == only
-	}
-	if !found {
-		return nil, fault.New(fault.NotFound, "NoReplica", fault.T("The service has no replica %q.", "服务没有副本 %q。", refuse.Clip(only, 64)))
-	}
-	st, err := s.Streams.Open(ctx, c, "text/plain")
-	if err != nil {
-		return nil, err
-	}
-	defer st.End()
-	if c.R.Method == http.MethodHead {
-		return nil, nil
+// Prints are the replicas whose logs are the service's.
+func (s *Services) Prints(ctx context.Context, o api.Object) ([]logs.Part, error) {
+	service := o.(*serving.InferenceService)
+	list, err := s.replicas(ctx, service)
+	out := make([]logs.Part, 0, len(list)+1)
+	if g := service.Spec.Gateway; g != nil && g.Log != nil {
+		out = append(out, logs.Part{ID: service.Meta.ID, Label: requestsLabel})
 	}
 	for _, r := range list {
-		if only != "" && r.Meta.Name != only {
-			continue
-		}
-		opts := logbook.ReadOptions{Tail: int(c.Query.Number("tail"))}
-		err := s.Logs.Read(st.Ctx, r.Meta.ID, opts, func(_ string, l logbook.Line) error {
-			return st.Write(fmt.Appendf(nil, "%s [%s] %s\n", l.Time.UTC().Format(time.RFC3339), r.Meta.Name, text(l.Text, c.Lang)))
-		})
-		if gone := st.Gone(); gone != nil {
-			st.Farewell(gone)
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+		out = append(out, logs.Part{ID: r.Meta.ID, Label: r.Meta.Name})
 	}
-	return nil, nil
+	return out, err
 }
 
-// text picks the reader's language of a line that a launcher wrote in both.
-func text(line []byte, lang string) []byte {
-	const mark = "[fermi] "
-	if len(line) > len(mark) && string(line[:len(mark)]) == mark {
-		return []byte(mark + fault.Unpack(string(line[len(mark):])).In(lang))
-	}
-	return line
-}
+// requestsLabel is the part of a service's log that its gateways write.
+const requestsLabel = "requests"

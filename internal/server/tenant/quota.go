@@ -10,6 +10,10 @@ type Stored interface {
 	KeepArchive(project *api.Project, bytes int64) error
 	// RoomForCheckpoint refuses so many bytes more with fault Full.
 	RoomForCheckpoint(project *api.Project, bytes int64) error
+	// KeepAsset counts bytes of a dataset or model that a project is about to keep, or refuses them with fault Full. Negative bytes were not kept after all.
+	KeepAsset(project *api.Project, bytes int64) error
+	// RoomForAsset refuses so many bytes more with fault Full.
+	RoomForAsset(project *api.Project, bytes int64) error
 	// Forget says that all bytes of a task were deleted.
 	Forget(taskID string)
 }

@@ -31,15 +31,14 @@ type Lines interface {
 	Talk(ctx context.Context, name engine.Name) (s talk.Stream, end func(), err error)
 }
 
-// Shared is work that its owner may share with the members of its project.
-type Shared interface{ IsShared() bool }
-
 // Terminals serves them. Safe for concurrent use.
 type Terminals struct {
 	Finder  *objects.Finder
 	Streams *stream.Streams
 	Auditor *audit.Auditor
 	Lines   Lines // nil: there is no launcher to talk to
+	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
+	SoleOwner func() string
 }
 
 const (
@@ -66,17 +65,38 @@ func (s *Terminals) Routes(rules *access.Rules) (out []*rest.Route) {
 	return out
 }
 
-// may refuses who may not enter.
-func (s *Terminals) may(ctx context.Context, who *access.Caller, o api.Object) error {
-	if who.Role() == api.RoleAdmin || who.Name() == o.GetMeta().Owner {
+// May refuses who may not enter.
+func (s *Terminals) May(ctx context.Context, who *access.Caller, o api.Object) error {
+	if who.Owns(o) {
 		return s.Finder.Judge.MayWrite(ctx, who, o)
 	}
-	if shared, ok := o.(Shared); ok && shared.IsShared() {
+	if who.Enters(o) {
+		if s.SoleOwner != nil && s.SoleOwner() != "" { // a shell there reads whatever the machine's owner may, this platform's keys too
+			return errSingleTenant
+		}
 		return s.Finder.Judge.MayWrite(ctx, who, o)
 	}
 	return fault.New(fault.Forbidden, "NotOwner", fault.T("It belongs to %s; only its owner may enter it.", "该对象属于 %s，只有其所有者可以进入。", o.GetMeta().Owner)).WithHint(
 		fault.T("The owner of an environment may share it with the project: spec.shared.", "环境的所有者可将其共享给项目：spec.shared。"))
 }
+
+var errSingleTenant = fault.New(fault.Forbidden, "SingleTenant", fault.T(
+	"This machine can't keep projects apart, so nobody else may enter what its owner runs on it, shared or not.", "本机无法隔离项目，因此即使已共享，其他人也不能进入机主在其上运行的环境。")).
+	WithHint(fault.T("Ask for Fermi to be run as root, or use a zone with containers.", "请让管理员以 root 运行 Fermi，或使用容器可用区。"))
+
+// Running is work that may be entered; fault Conflict where it does not run.
+func Running(f objects.Found) (api.Work, error) {
+	work, ok := f.Object.(api.Work)
+	if !ok || f.Archived {
+		return nil, errNotRunning
+	}
+	if w := work.Workload(); w.Phase.Finished() || w.Stop {
+		return nil, errNotRunning
+	}
+	return work, nil
+}
+
+var errNotRunning = fault.New(fault.Conflict, "NotRunning", fault.T("It does not run; start it first.", "它未在运行，请先启动。"))
 
 func (s *Terminals) open(ctx context.Context, c *rest.Call, row api.KindInfo) (*rest.Reply, error) {
 	name := c.R.PathValue("name")
@@ -86,14 +106,20 @@ func (s *Terminals) open(ctx context.Context, c *rest.Call, row api.KindInfo) (*
 		return nil, err
 	}
 	c.Note.About(f.Object)
-	if err := s.may(ctx, c.Who, f.Object); err != nil {
+	if err := s.May(ctx, c.Who, f.Object); err != nil {
 		return nil, err
 	}
-	work, ok := f.Object.(api.Work)
-	if w := work.Workload(); !ok || f.Archived || w.Phase.Finished() || w.Stop {
-		return nil, fault.New(fault.Conflict, "NotRunning", fault.T("It does not run; start it first.", "它未在运行，请先启动。"))
+	work, err := Running(f)
+	if err != nil {
+		return nil, err
 	}
-	if c.R.Header.Get("Upgrade") == "" {
+	rank := int(c.Query.Number("rank"))
+	if c.R.Header.Get("Upgrade") == "" { // a browser hides why its WebSocket was refused: its page asks in this way
+		if s.Lines != nil {
+			if _, err := s.Lines.Line(ctx, work, rank); err != nil {
+				return nil, err
+			}
+		}
 		return nil, fault.New(fault.Invalid, "WebSocketOnly", fault.T("A terminal is a WebSocket; use fermi env shell, or the console.", "终端使用 WebSocket；请使用 fermi env shell 或控制台。"))
 	}
 	if s.Lines == nil {
@@ -104,19 +130,18 @@ func (s *Terminals) open(ctx context.Context, c *rest.Call, row api.KindInfo) (*
 		if err != nil {
 			return err
 		}
-		return s.may(ctx, who, now)
+		return s.May(ctx, who, now)
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	rank := int(c.Query.Number("rank"))
 	replica, err := s.Lines.Line(held, work, rank)
 	if err != nil {
 		return nil, err
 	}
 	s.Auditor.RememberRead(c, string(replica))
-	ws, err := websocket.Accept(c.W, c.R, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(c.W, c.R, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{terminal.Protocol}})
 	c.Status = http.StatusSwitchingProtocols // or the refusal that Accept has written
 	if err != nil {
 		return nil, nil //nolint:nilerr // it was answered

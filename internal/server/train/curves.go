@@ -280,7 +280,12 @@ func (w wishes) choose(taskID string, all []history.Series) []drawing {
 
 // draw reads a curve and makes it fit.
 func (s *Curves) draw(ctx context.Context, taskID string, d drawing, w wishes, most int) (Curve, error) {
+	w.in.Outlines = true
 	parts, thinned, err := s.gather(ctx, taskID, d, w)
+	if err == nil && !outlinesDo(parts, most) {
+		w.in.Outlines = false
+		parts, thinned, err = s.gather(ctx, taskID, d, w)
+	}
 	if err != nil {
 		return Curve{}, err
 	}
@@ -298,13 +303,15 @@ func (s *Curves) draw(ctx context.Context, taskID string, d drawing, w wishes, m
 	picture := history.NewSampler(most, w.byTime, lo, max(lo, hi))
 	for _, p := range parts {
 		for _, b := range p.blocks {
+			left := b.Count
 			if err := history.EachPoint(b.Data, func(t, step int64, value float64) {
-				if p.in.Holds(t, step) {
+				if left--; p.in.Holds(t, step) {
 					picture.Add(t, step, value)
 				}
 			}); err != nil {
 				return Curve{}, fmt.Errorf("points of %s: %w", d.name, err)
 			}
+			picture.Pass(left) // an outline lies wholly inside
 		}
 	}
 	out := curveOf(picture.Result())
@@ -315,6 +322,18 @@ func (s *Curves) draw(ctx context.Context, taskID string, d drawing, w wishes, m
 		out.Replica = d.place
 	}
 	return out, nil
+}
+
+// outlinesDo says that none of the parts is in outline, or that the picture needs no more.
+func outlinesDo(parts []part, most int) bool {
+	var total int64
+	short := false
+	for _, p := range parts {
+		for _, b := range p.blocks {
+			total, short = total+b.Count, short || b.Outlined
+		}
+	}
+	return !short || history.OutlinesDo(total, most)
 }
 
 // narrow is the range within the span.
@@ -346,7 +365,7 @@ func (s *Curves) gather(ctx context.Context, taskID string, d drawing, w wishes)
 		p := part{in: in}
 		span := in
 		if i > 0 && !w.byTime {
-			span.FromStep = nil // where it begins is where those before it end
+			span.FromStep, span.Outlines = nil, in.Outlines && in.FromStep == nil // where it begins is where those before it end
 		}
 		begins := int64(math.MaxInt64)
 		if err := s.points.Points(ctx, taskID, one, span, func(b history.Block) error {

@@ -46,6 +46,7 @@ func (s *Previews) submitExisting(ctx context.Context, c *rest.Call, data []byte
 	}
 	t := selection.Task(r, out)
 	t.Meta.Project = project
+	t.Spec.Datasets, t.Spec.Models = namedAssets(r.DatasetID, r.DatasetVersionID, r.ModelID)
 	made, err := s.writer.Make(ctx, c, t)
 	if err != nil {
 		return nil, err
@@ -74,32 +75,16 @@ func (s *Previews) existing(ctx context.Context, c *rest.Call, id string, data [
 	if err := s.judge.MayAbout(ctx, c.Who, id, about); err != nil {
 		return nil, nil, "", err
 	}
-	if err := refuseIDs(r); err != nil {
-		return nil, nil, "", err
-	}
 	if fields := selection.Check(r); len(fields) > 0 {
 		return nil, nil, "", selection.Refuse(fields)
 	}
-	nodes, err := s.around.environments(ctx, about.Meta.Project, "distributedConfig.nodeIds", r.Distributed.NodeIDs)
+	nodes, err := s.around.environments(ctx, c.Who, about.Meta.Project, "distributedConfig.nodeIds", r.Distributed.NodeIDs)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	out, err = selection.Preview(r, nodes, s.around.roundTrip(ctx))
+	if out, err = selection.Preview(r, nodes, s.around.roundTrip(ctx)); err != nil {
+		return nil, nil, "", err
+	}
+	out.StartSeconds, err = s.around.startSeconds(ctx, about.Meta.Project)
 	return r, out, about.Meta.Project, err
-}
-
-// refuseIDs refuses what names things that are not there: nothing that was asked for is ignored.
-func refuseIDs(r *api.ExistingRequest) error {
-	var fields []fault.Field
-	for _, one := range []struct{ name, value string }{{"datasetId", r.DatasetID}, {"datasetVersionId", r.DatasetVersionID}, {"modelId", r.ModelID}} {
-		if one.value != "" {
-			wait := later[one.name]
-			fields = append(fields, fault.Field{Path: one.name, Message: fault.Text{EN: wait.en, ZH: wait.zh}})
-		}
-	}
-	if len(fields) == 0 {
-		return nil
-	}
-	return fault.New(fault.Invalid, "NotBuilt", fault.T(
-		"The request names data or a model that can't be used.", "请求中指定了无法使用的数据集或模型。")).WithFields(fields...)
 }

@@ -31,9 +31,9 @@ type flatTask struct {
 	Replicas         int            `json:"replicas,omitempty"`
 	Resources        api.Resources  `json:"resources,omitzero"`
 	HyperParameters  map[string]any `json:"hyperParameters,omitempty"`
-	DatasetID        string         `json:"datasetId,omitempty" doc:"Refused: there are no data sets yet."`
-	DatasetVersionID string         `json:"datasetVersionId,omitempty" doc:"Refused: there are no data sets yet."`
-	ModelID          string         `json:"modelId,omitempty" doc:"Refused: there is no model registry yet."`
+	DatasetID        string         `json:"datasetId,omitempty" doc:"Name or id of a dataset, found at /data/NAME."`
+	DatasetVersionID string         `json:"datasetVersionId,omitempty" doc:"Its version; the newest when absent."`
+	ModelID          string         `json:"modelId,omitempty" doc:"Name or id of a model, found at /models/NAME."`
 	LaunchMode       string         `json:"launchMode,omitempty" doc:"Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing."`
 	Distributed      map[string]any `json:"distributedConfig,omitempty" doc:"Only with launchMode existing."`
 }
@@ -42,9 +42,6 @@ type flatTask struct {
 var later = map[string]struct {
 	en, zh string
 }{
-	"datasetId":         {"not built yet: data sets; leave the field out.", "尚未支持数据集，请删除该字段。"},
-	"datasetVersionId":  {"not built yet: data sets; leave the field out.", "尚未支持数据集，请删除该字段。"},
-	"modelId":           {"not built yet: the model registry; leave the field out.", "尚未支持模型仓库，请删除该字段。"},
 	"launchMode":        {`The only launch mode is "existing"; use that, or leave the field out.`, `启动方式只支持 "existing"；请改用它，或删除该字段。`},
 	"distributedConfig": {`It belongs to launchMode "existing"; use that, or leave the field out.`, `该字段仅用于 launchMode 为 "existing" 的任务；请改用它，或删除该字段。`},
 }
@@ -82,6 +79,7 @@ func decodeTask(data []byte) (api.Object, error) {
 		case notBuilt:
 			reason = "NotBuilt"
 			fields = append(fields, fault.Field{Path: name, Message: fault.Text{EN: wait.en, ZH: wait.zh}})
+		case slices.Contains(assetFields, name):
 		default:
 			fields = append(fields, fault.Field{Path: refuse.Clip(name, 64), Message: fault.T("Unknown field.", "未知字段。")})
 		}
@@ -89,6 +87,9 @@ func decodeTask(data []byte) (api.Object, error) {
 	if len(fields) > 0 {
 		return nil, fault.New(fault.Invalid, reason, fault.T(
 			"The request has fields that cannot be used; at most %d are named.", "请求中有无法使用的字段，最多列出 %d 个。", MaxRefused)).WithFields(fields...)
+	}
+	if err := flatAssets(flat, parts["spec"]); err != nil {
+		return nil, err
 	}
 	manifest, err := json.Marshal(map[string]any{
 		"metadata": parts["metadata"],

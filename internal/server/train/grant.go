@@ -7,6 +7,9 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/quota"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // granted refuses work whose project may not use its queue, or not at its priority. It judges the
@@ -86,18 +89,95 @@ func (s *Gate) mayRaise(ctx context.Context, next, current *api.TrainingTask) er
 	return nil
 }
 
-// mayReturn judges an ended task that is to run again by the rules of now.
-func (s *Gate) mayReturn(ctx context.Context, t *api.TrainingTask) error {
-	p, err := s.truth.Refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
+// MayReturn judges ended work that is to run again by the rules of now.
+func (s *Gate) MayReturn(ctx context.Context, o api.Work) error {
+	w := o.Workload()
+	if _, err := s.grantedNow(ctx, &w); err != nil {
+		return err
+	}
+	return stillThere(ctx, s.versions, &w)
+}
+
+// grantedNow is granted by the rules of now, and what must hold still until the commit for that to be true.
+func (s *Gate) grantedNow(ctx context.Context, w *api.Workload) ([]store.Op, error) {
+	p, err := s.truth.Refer(ctx, api.Key{Kind: api.KindProject, Name: w.Meta.Project}, "metadata.project")
+	if err != nil {
+		return nil, err
+	}
+	q, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: w.Queue}, "spec.queue")
+	if err != nil {
+		return nil, err
+	}
+	guards := []store.Op{store.Unchanged(api.KeyOf(p), p.GetMeta().Revision), store.Unchanged(api.KeyOf(q), q.GetMeta().Revision)}
+	return guards, s.granted(ctx, w, p.(*api.Project), q.(*api.Queue))
+}
+
+// MayChange judges work whose spec was changed as if it were new, in what is new about it: who may start processes, its queue and priority, its code,
+// what it names, and whether it could ever start. What stays as it was stays valid. The guards must hold until the commit.
+func (s *Gate) MayChange(ctx context.Context, c *rest.Call, next, current api.Work) (guards []store.Op, err error) {
+	n, w := next.Workload(), current.Workload()
+	program := !objects.SameJSON(n.Roles, w.Roles) || !objects.SameJSON(n.Program, w.Program)
+	if program {
+		if err := s.mayStart(c.Who.Name()); err != nil {
+			return nil, err
+		}
+		if err := s.images(ctx, next); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.References(ctx, c, next); err != nil {
+		return nil, err
+	}
+	if n.Queue != w.Queue || n.Priority > w.Priority {
+		if guards, err = s.grantedNow(ctx, &n); err != nil {
+			return nil, err
+		}
+	}
+	if !objects.SameJSON(n.Program.Code, w.Program.Code) || !objects.SameJSON(n.Program.Volumes, w.Program.Volumes) {
+		o, err := s.truth.Refer(ctx, api.Key{Kind: api.KindProject, Name: n.Meta.Project}, "metadata.project")
+		if err != nil {
+			return nil, err
+		}
+		project := o.(*api.Project)
+		if err := checkVolumes(n.Program.Volumes, project, s.folders, s.soleOwner); err != nil {
+			return nil, err
+		}
+		if err := s.checkFolder(n.Program.Code, nil, project); err != nil {
+			return nil, err
+		}
+		if err := s.takeArchive(ctx, c, n.Program.Code, project, c.Query.Yes("dryRun")); err != nil {
+			return nil, err
+		}
+	}
+	if program || n.Queue != w.Queue {
+		return guards, s.refuse(ctx, next)
+	}
+	return guards, nil
+}
+
+// takeArchive makes an archive of code the project's.
+func (s *Gate) takeArchive(ctx context.Context, c *rest.Call, code *api.Code, p *api.Project, dry bool) error {
+	if code == nil || code.Archive == "" || dry {
+		return nil
+	}
+	info, err := s.archives.UsableBy(ctx, c.Who, nil, code.Archive)
 	if err != nil {
 		return err
 	}
-	q, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
-	if err != nil {
-		return err
+	return s.archives.Give(ctx, p, code.Archive, info.Size)
+}
+
+// mayStart refuses who may start no processes on a machine that keeps nobody apart.
+func (s *Gate) mayStart(user string) error {
+	if s.soleOwner == nil {
+		return nil
 	}
-	w := t.Workload()
-	return s.granted(ctx, &w, p.(*api.Project), q.(*api.Queue))
+	if sole := s.soleOwner(); sole != "" && sole != user {
+		return fault.New(fault.Forbidden, "SingleTenant", fault.T(
+			"This machine can't keep projects apart, so only user %q may start processes on it.", "本机无法隔离项目，只有用户 %q 可以在其上启动进程。", sole)).
+			WithHint(fault.T("Ask for Fermi to be run as root, or use a zone with containers.", "请让管理员以 root 运行 Fermi，或使用容器可用区。"))
+	}
+	return nil
 }
 
 // roomForWork refuses new work of a project that has as much as it may, of all kinds.

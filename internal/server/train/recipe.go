@@ -7,6 +7,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/selection"
+	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
@@ -28,7 +29,7 @@ func (s *Previews) recipe(ctx context.Context, c *rest.Call) (*rest.Reply, error
 	if err != nil {
 		return nil, err
 	}
-	in, err := s.recipeInput(ctx, task)
+	in, err := s.recipeInput(ctx, c.Who, task)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +44,9 @@ func (s *Previews) recipe(ctx context.Context, c *rest.Call) (*rest.Reply, error
 }
 
 // recipeInput is what is known of a task's place before it has one: of environments all, elsewhere what its devices are.
-func (s *Previews) recipeInput(ctx context.Context, task *api.TrainingTask) (recipe.Input, error) {
+func (s *Previews) recipeInput(ctx context.Context, who *access.Caller, task *api.TrainingTask) (recipe.Input, error) {
 	if len(task.Spec.Inside) > 0 {
-		found, err := s.around.environments(ctx, task.Meta.Project, "spec.inside", task.Spec.Inside)
+		found, err := s.around.environments(ctx, who, task.Meta.Project, "spec.inside", task.Spec.Inside)
 		return selection.Input(&task.Spec, found), err
 	}
 	nodes, err := s.truth.List(ctx, api.KindNode, "", 0)

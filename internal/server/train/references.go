@@ -8,6 +8,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/cluster"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/tenant"
@@ -19,6 +20,11 @@ func (s *Gate) checkSecrets(ctx context.Context, t *api.Workload) error {
 	var all refuse.Gathered
 	if c := t.Program.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
 		all.Take(s.checkSecretType(ctx, t.Meta.Project, c.Git.Secret, "spec.code.git.secret", api.SecretGit, api.SecretOpaque))
+	}
+	for _, c := range t.Program.Clones {
+		if c.Secret != "" {
+			all.Take(s.checkSecretType(ctx, t.Meta.Project, c.Secret, c.Field+".secret", api.SecretGit, api.SecretOpaque))
+		}
 	}
 	for i, ref := range t.Program.Credentials {
 		at := fmt.Sprintf("spec.credentials[%d].secret", i)
@@ -61,17 +67,40 @@ func (s *Gate) checkSecret(ctx context.Context, project string, ref api.SecretRe
 	return nil
 }
 
-// checkInside refuses environments that are none.
-func (s *Gate) checkInside(ctx context.Context, t *api.Workload) error {
+// checkInside refuses environments that are none, and those in which the caller's may not run.
+func (s *Gate) checkInside(ctx context.Context, who *access.Caller, t *api.Workload) error {
+	around := surroundings{s.truth}
 	for i, name := range t.Wish.Inside {
-		o, err := s.truth.Refer(ctx, api.Key{Kind: api.KindTrainingTask, Project: t.Meta.Project, Name: name}, refuse.Indexed("spec.inside", i))
-		if err != nil {
+		at := refuse.Indexed("spec.inside", i)
+		w, err := around.host(ctx, t.Meta.Project, name)
+		switch {
+		case err != nil:
 			return err
-		}
-		if env := o.(*api.TrainingTask); len(env.Spec.Inside) > 0 || len(env.Spec.Roles) != 1 || env.Spec.Roles[0].Replicas != 1 {
-			return refuse.Invalid(refuse.Indexed("spec.inside", i), fault.T("%q is no task of one replica with a place of its own.", "%q 不是拥有自己位置的单副本任务。", name))
+		case w == nil || w.Meta.Name != name:
+			return refuse.Invalid(at, fault.T("There is no environment, and no task, %q.", "环境或任务 %q 不存在。", refuse.Clip(name, 64)))
+		case !w.Host.Lends:
+			return refuse.Invalid(at, fault.T("%q is neither an environment nor a task of one replica with a place of its own.", "%q 既不是环境，也不是拥有自己位置的单副本任务。", name))
+		case !admits(who, w):
+			return refuse.Invalid(at, fault.T("%q belongs to %s, who does not share it.", "%q 属于 %s，且未共享。", name, w.Meta.Owner))
 		}
 	}
+	return nil
+}
+
+// NameZone puts the name of a zone in the place of its display name.
+func (s *Gate) NameZone(ctx context.Context, path string, zone *string) error {
+	if *zone == "" || api.IsName(*zone) {
+		return nil
+	}
+	z, err := cluster.NewZoneNames(ctx, s.truth)
+	if err != nil {
+		return err
+	}
+	named := z.Of(*zone)
+	if !api.IsName(named) {
+		return refuse.Invalid(path, fault.T("There is no zone %q; there are: %s.", "没有可用区 %q；可用的有：%s。", refuse.Clip(*zone, 64), strings.Join(z.List, ", ")))
+	}
+	*zone = named
 	return nil
 }
 

@@ -52,7 +52,7 @@ func (s *States) restoreTask(ctx context.Context, c *rest.Call) (*rest.Reply, er
 		return nil, err
 	}
 	if task.Status.Phase.Finished() {
-		if err := s.gate.mayReturn(ctx, task); err != nil {
+		if err := s.gate.MayReturn(ctx, task); err != nil {
 			return nil, err
 		}
 	}

@@ -2,11 +2,13 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/archive"
@@ -68,6 +70,10 @@ type GateConfig struct {
 	Folders []api.NamedFolder
 	// Stored counts what projects keep; nil: nobody counts bytes.
 	Stored tenant.Stored
+	// Images puts what entries of the catalogue are in the place of their names, and refuses images that are not allowed; nil: nobody does.
+	Images func(ctx context.Context, o api.Work) error
+	// Versions finds those of datasets and models; nil: there are none.
+	Versions FindVersion
 }
 
 // Gate admits tasks: it settles queue and phase, and refuses what may not be or could never start. Safe for
@@ -82,12 +88,17 @@ type Gate struct {
 	soleOwner  func() string
 	folders    []api.NamedFolder
 	stored     tenant.Stored
+	versions   FindVersion
+	images     func(ctx context.Context, o api.Work) error
 }
 
 func NewGate(t *truth.Truth, a *archive.Archives, o *Origins, tasks *tracker.Tracker, c clock.Clock, cfg GateConfig) *Gate {
+	if cfg.Images == nil {
+		cfg.Images = func(context.Context, api.Work) error { return nil }
+	}
 	return &Gate{
 		truth: t, archives: a, origins: o, tasks: tasks, clock: c,
-		impossible: cfg.Refuse, soleOwner: cfg.SoleOwner, folders: cfg.Folders, stored: cfg.Stored,
+		impossible: cfg.Refuse, soleOwner: cfg.SoleOwner, folders: cfg.Folders, stored: cfg.Stored, versions: cfg.Versions, images: cfg.Images,
 	}
 }
 
@@ -129,12 +140,8 @@ func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewW
 		return err
 	}
 	project := o.(*api.Project)
-	if s.soleOwner != nil {
-		if sole := s.soleOwner(); sole != "" && sole != meta.Owner {
-			return fault.New(fault.Forbidden, "SingleTenant", fault.T(
-				"This machine can't keep projects apart, so only user %q may start processes on it.", "本机无法隔离项目，只有用户 %q 可以在其上启动进程。", sole)).
-				WithHint(fault.T("Ask for Fermi to be run as root, or use a zone with containers.", "请让管理员以 root 运行 Fermi，或使用容器可用区。"))
-		}
+	if err := s.mayStart(meta.Owner); err != nil {
+		return err
 	}
 	if e.Work.Workload().Queue == "" {
 		e.Queue(project.HomeQueue())
@@ -142,9 +149,19 @@ func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewW
 	if err := s.References(ctx, c, e.Work); err != nil {
 		return err
 	}
+	held, err := s.SettleAssets(ctx, e.Work)
+	if err == nil {
+		err = s.images(ctx, e.Work)
+	}
+	if err != nil {
+		return err
+	}
 	w := e.Work.Workload()
 	queue, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: w.Queue}, "spec.queue")
 	if err != nil {
+		return err
+	}
+	if err := checkVolumes(w.Program.Volumes, project, s.folders, s.soleOwner); err != nil {
 		return err
 	}
 	if err := s.checkFolder(w.Program.Code, e.Saves, project); err != nil {
@@ -161,14 +178,8 @@ func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewW
 			return err
 		}
 	}
-	if code := w.Program.Code; code != nil && code.Archive != "" && !dry { // who runs it again need not have sent it
-		info, err := s.archives.UsableBy(ctx, c.Who, nil, code.Archive)
-		if err == nil {
-			err = s.archives.Give(ctx, project, code.Archive, info.Size)
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.takeArchive(ctx, c, w.Program.Code, project, dry); err != nil { // who runs it again need not have sent it
+		return err
 	}
 	if err := s.refuse(ctx, e.Work); err != nil {
 		return err
@@ -178,6 +189,7 @@ func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewW
 		store.Unchanged(api.KeyOf(project), project.Meta.Revision),
 		store.Unchanged(api.KeyOf(queue), queue.GetMeta().Revision),
 	}
+	b.Ops = append(b.Ops, held...)
 	if dry {
 		return nil
 	}
@@ -193,7 +205,7 @@ func (s *Gate) References(ctx context.Context, c *rest.Call, o api.Work) error {
 		all.Take(err)
 	}
 	all.Take(s.checkSecrets(ctx, &w))
-	all.Take(s.checkInside(ctx, &w))
+	all.Take(s.checkInside(ctx, c.Who, &w))
 	if code := w.Program.Code; code != nil && code.Archive != "" {
 		_, err := s.archives.UsableBy(ctx, c.Who, nil, code.Archive)
 		if fault.Is(err, fault.NotFound) {
@@ -225,6 +237,25 @@ func (s *Gate) checkFolder(code *api.Code, saves func() string, p *api.Project) 
 		return refuse.Invalid("spec.checkpoint.folder", fault.T("The code lies in folder %s, which is read-only; checkpoints can't be saved there.", "代码位于只读目录 %s，无法在其中保存检查点。", in.Name))
 	}
 	code.Folder = api.FolderOf(in, rest)
+	return nil
+}
+
+// checkVolumes refuses volumes that the project was not granted.
+func checkVolumes(list []mount.Volume, p *api.Project, all []api.NamedFolder, soleOwner func() string) error {
+	granted := api.Granted(all, p.Spec.Folders)
+	if soleOwner != nil && soleOwner() != "" {
+		granted = all
+	}
+	for i, v := range list {
+		in, _ := api.ResolveFolder(v.Name, granted)
+		if at := fmt.Sprintf("spec.volumes[%d].name", i); in == nil {
+			no := api.FolderNotAllowed(at, v.Name, p.Meta.Name, granted)
+			if len(granted) == 0 {
+				no = no.WithHint(fault.T("The project was granted none: an operator names one (fermi up --folder NAME=PATH) and grants it (project spec.folders).", "该项目尚未获授任何目录：请运维人员命名目录（fermi up --folder NAME=PATH）并授予项目（spec.folders）。"))
+			}
+			return no
+		}
+	}
 	return nil
 }
 

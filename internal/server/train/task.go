@@ -59,6 +59,7 @@ func TaskHooks(g *Gate, p *Previews, d *Desk, left *Leftovers) *objects.Hooks {
 		Change: func(ctx context.Context, _ *rest.Call, a *objects.Alteration) func() error {
 			next, current, given := a.Next.(*api.TrainingTask), a.Current.(*api.TrainingTask), a.Given.(*api.TrainingTask)
 			g.keepFolder(given, current)
+			given.Spec.Datasets, given.Spec.Models = keepRefs(given.Spec.Datasets, current.Spec.Datasets), keepRefs(given.Spec.Models, current.Spec.Models)
 			fixed := changeTask(next, current, given)
 			return func() error {
 				if err := fixed(); err != nil {

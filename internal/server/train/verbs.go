@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
@@ -204,11 +205,7 @@ func WithStays(live []ReplicaView, taskID string, rows []history.UsageRow) []Rep
 
 // viewOf is a replica as its usage row remembers it.
 func viewOf(taskID string, r history.UsageRow) ReplicaView {
-	label, attempt := labelOf(taskID, r.Replica)
-	role, index, ok := cutLabel(label)
-	if !ok {
-		role = label
-	}
+	role, index, attempt := engine.Name(r.Replica).Parse(taskID)
 	v := ReplicaView{
 		Name: r.Replica, Role: role, Index: index, Attempt: attempt, Zone: r.Zone, Node: r.Node, Devices: r.Devices,
 		State: "Running", Reason: r.Reason, CPUTime: r.CPUTime, PeakBytes: r.PeakBytes, StartedAt: momentOf(r.Start),

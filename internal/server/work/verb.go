@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -18,8 +19,12 @@ import (
 type Verb struct {
 	Word    string // "start"
 	Summary string
-	// Do writes the wish into a copy, and says what the caller is told; false: there is nothing to change.
-	Do func(o api.Work) (said fault.Text, changed bool)
+	// Do writes the wish, which came now, into a copy, and says what the caller is told; false: there is nothing to change.
+	Do func(o api.Work, now time.Time) (said fault.Text, changed bool)
+	// Begins: it runs again, if the rules of now let it.
+	Begins bool
+	// Ends: it works on a full disk, too.
+	Ends bool
 	// Event is told of it, with its reason.
 	Reason string
 	Event  fault.Text
@@ -28,11 +33,14 @@ type Verb struct {
 // verbs are the routes of a row's verbs.
 func (s *Works) verbs(r *Row, reg *rest.Schemas, rules *access.Rules, row api.KindInfo) (out []*rest.Route) {
 	for _, v := range r.Verbs {
-		id := v.Word + string(row.Kind)
+		id, query := v.Word+string(row.Kind), []rest.Param{rest.ParamProject}
+		if v.Ends {
+			query = append(query, r.force()...)
+		}
 		rules.AsWrite(id, row.Kind)
 		out = append(out, &rest.Route{
 			Method: http.MethodPost, Path: fmt.Sprintf("%s/%s/{name}/%s", rest.Prefix, row.Plural, v.Word), ID: id, Summary: v.Summary, Tag: row.Plural, Kind: row.Kind,
-			Verb: v.Word, Query: []rest.Param{rest.ParamProject}, Data: reg.Kind(row),
+			Verb: v.Word, Query: query, Data: reg.Kind(row),
 			Handle: func(ctx context.Context, c *rest.Call) (*rest.Reply, error) { return s.do(ctx, c, r, row, v) },
 		})
 	}
@@ -57,12 +65,27 @@ func (s *Works) do(ctx context.Context, c *rest.Call, r *Row, row api.KindInfo, 
 		return nil, refuse.Missing(row, name)
 	}
 	c.Note.Before(o)
+	if v.Ends {
+		if err := r.free(c, o); err != nil {
+			return nil, err
+		}
+		ctx = store.Urgent(ctx)
+	}
 	for range truth.Retries {
 		next := store.Clone(o)
-		said, changed := v.Do(next.(api.Work))
+		said, changed := v.Do(next.(api.Work), s.Clock.Now().UTC())
 		if !changed {
 			c.Note.Skip = true
 			return &rest.Reply{Message: said, Data: o, Revision: o.GetMeta().Revision}, nil
+		}
+		if v.Begins {
+			err := s.Gate.MayReturn(ctx, next.(api.Work))
+			if err == nil {
+				err = s.admit(ctx, c.Who, o.(api.Work), next.(api.Work))
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		next.GetMeta().UpdatedAt = s.Clock.Now().UTC()
 		rev, err := s.Finder.Truth.Write(ctx, store.Update(next))

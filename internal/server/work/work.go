@@ -20,18 +20,24 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// Row is what a kind of work has of its own; all else is as with every other. All of it must be there but Fresh.
+// Row is what a kind of work has of its own; all else is as with every other. All of it must be there but Fresh, Zone and Settle.
 type Row struct {
 	Kind api.Kind
 	// Fresh refuses or clears what a new object must not carry.
 	Fresh func(o api.Work) error
+	// Zone is where an object names its zone, which may be by its display name.
+	Zone func(o api.Work) *string
 	// Queue takes the queue that was settled for a new object, Begin its first status: Pending, for this reason.
 	Queue func(o api.Work, queue string)
 	Begin func(o api.Work, reason string, why fault.Text)
 	// Change takes over into next what may change of an object, and refuses the rest. Who changes it may write it.
 	Change func(next, current, given api.Work) error
+	// Settle brings what a changed object needs; it may be absent.
+	Settle func(ctx context.Context, c *rest.Call, next, current api.Work) error
 	// Private: only its owner and administrators change or delete it, whatever the project.
 	Private bool
+	// InUse is the task that runs inside an object and would end with it; "": none does. It may be absent.
+	InUse func(o api.Work) string
 	// Verbs are what people do with it beside changing it.
 	Verbs []Verb
 	// Example is the manifest that the document shows.
@@ -46,7 +52,9 @@ type Works struct {
 	Left   *train.Leftovers
 	Events *report.Events
 	Live   train.Live // nil: nobody knows what the leader does
-	Clock  clock.Clock
+	// Admission refuses, by kind, what an operator does not let work be or begin; was is nil of new work. Absent: all is let.
+	Admission map[api.Kind]func(ctx context.Context, who *access.Caller, was, o api.Work) error
+	Clock     clock.Clock
 }
 
 // Hooks are the rows of all of them.
@@ -60,8 +68,14 @@ func (s *Works) Hooks() (out []*objects.Hooks) {
 func (s *Works) hooks(r Row) *objects.Hooks {
 	return &objects.Hooks{
 		Kind:   r.Kind,
+		Serial: s.Admission[r.Kind] != nil, // what is counted must not come twice at once
 		Access: access.Kind{Read: access.ReadOwn, Write: access.WriteTasks, Task: true},
-		Read:   objects.Reading{Example: r.Example},
+		Read: objects.Reading{Example: r.Example, Settle: func(ctx context.Context, o api.Object) error {
+			if r.Zone == nil {
+				return nil
+			}
+			return s.Gate.NameZone(ctx, "spec.zone", r.Zone(o.(api.Work)))
+		}},
 		Fresh: func(o api.Object, _ *access.Caller) error {
 			if r.Fresh == nil {
 				return nil
@@ -77,14 +91,37 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 				Work:  o,
 				Queue: func(name string) { r.Queue(o, name) },
 				Begin: func(reason string, why fault.Text) { r.Begin(o, reason, why) },
+				Own: func(ctx context.Context) error {
+					if err := r.MayMake(c.Who); err != nil {
+						return err
+					}
+					return s.admit(ctx, c.Who, nil, o)
+				},
 			}, dry)
 		},
-		Change: func(_ context.Context, c *rest.Call, a *objects.Alteration) func() error {
+		Change: func(ctx context.Context, c *rest.Call, a *objects.Alteration) func() error {
 			if err := r.May(c.Who, a.Current); err != nil {
 				return func() error { return err }
 			}
-			err := r.Change(a.Next.(api.Work), a.Current.(api.Work), a.Given.(api.Work))
-			return func() error { return err }
+			next, current := a.Next.(api.Work), a.Current.(api.Work)
+			err := r.Change(next, current, a.Given.(api.Work))
+			return func() error {
+				if err == nil && r.Settle != nil {
+					err = r.Settle(ctx, c, next, current)
+				}
+				if err == nil {
+					err = s.admit(ctx, c.Who, current, next)
+				}
+				if err == nil {
+					a.Guards, err = s.Gate.MayChange(ctx, c, next, current)
+				}
+				if err == nil {
+					var held []store.Op
+					held, err = s.Gate.SettleAssets(ctx, next)
+					a.Guards = append(a.Guards, held...)
+				}
+				return err
+			}
 		},
 		Filter: &objects.Filtering{Phases: train.PhaseWords(), By: func(o api.Object) (queue, phase string) {
 			w := o.(api.Work).Workload()
@@ -94,17 +131,59 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 			if err := r.May(c.Who, o); err != nil {
 				return nil, err
 			}
+			if err := r.free(c, o); err != nil {
+				return nil, err
+			}
 			return s.markDeleted(ctx, c, o)
-		}, Bytes: s.Left.Erase, Forgotten: s.Left.Forget},
+		}, Params: r.force(), Bytes: s.Left.Erase, Forgotten: s.Left.Forget},
 	}
+}
+
+func (s *Works) admit(ctx context.Context, who *access.Caller, was, o api.Work) error {
+	if f := s.Admission[o.Kind()]; f != nil {
+		return f(ctx, who, was, o)
+	}
+	return nil
 }
 
 // May refuses who may not change an object of the kind although the project's members may.
 func (r *Row) May(who *access.Caller, o api.Object) error {
-	if owner := o.GetMeta().Owner; r.Private && owner != who.Name() && who.Role() != api.RoleAdmin {
-		return fault.New(fault.Forbidden, "NotOwner", fault.T("It belongs to %s; only its owner may do this.", "该对象属于 %s，只有其所有者可以执行此操作。", owner))
+	if r.Private && !who.Owns(o) {
+		return fault.New(fault.Forbidden, "NotOwner", fault.T("It belongs to %s; only its owner may do this.", "该对象属于 %s，只有其所有者可以执行此操作。", o.GetMeta().Owner))
 	}
 	return nil
+}
+
+// MayMake refuses who may not make one: what is its owner's alone is made by its owner, not by whoever else is behind a pass.
+func (r *Row) MayMake(who *access.Caller) error {
+	if r.Private && who.Lent {
+		return fault.New(fault.Forbidden, "NotOwner", fault.T(
+			"Others of the project may be behind this pass, and what you make would be %s's alone.", "该通行证可能被项目中的其他人使用，而新建的对象将只属于 %s。", who.Name())).WithHint(
+			fault.T("Make it from your own machine, the console, or an environment that is not shared.", "请在您自己的电脑、控制台或未共享的环境中创建。"))
+	}
+	return nil
+}
+
+// free refuses to end what another runs inside of, unless the caller insists.
+func (r *Row) free(c *rest.Call, o api.Object) error {
+	if r.InUse == nil || c.Query.Yes(rest.ParamForce.Name) {
+		return nil
+	}
+	w := o.(api.Work)
+	by := r.InUse(w)
+	if by == "" || w.Workload().Stop {
+		return nil
+	}
+	return fault.New(fault.Conflict, "InUse", fault.T("The task %q trains inside it and would end with it.", "任务 %q 正在其中训练，将随之结束。", by)).WithHint(fault.T(
+		"Wait for its end, or insist: --yes, or force=true.", "请等待其结束；若确定，请使用 --yes 或 force=true。"))
+}
+
+// force is how to insist, where there is something to insist on.
+func (r *Row) force() []rest.Param {
+	if r.InUse == nil {
+		return nil
+	}
+	return []rest.Param{rest.ParamForce}
 }
 
 // markDeleted has the controller end work and remove it.

@@ -19,7 +19,7 @@ def run(code, **env):
 class Saves(unittest.TestCase):
     def saver(self):
         class Session:
-            rank, world, step, restore, every, stop = 0, 1, None, None, 0, None
+            rank, world, step, restore, every, stop, stalled = 0, 1, None, None, 0, None, 0.0
             told = []
 
             def report(self, step, metrics):
@@ -47,6 +47,7 @@ class Saves(unittest.TestCase):
             saver.done(step, dict, may)  # told twice
         self.assertEqual(saved, [2, 5, 7, 9])
         self.assertEqual(saver.session.told, list(range(1, 10)))
+        self.assertGreater(saver.session.stalled, 0)  # with what gathers the state
         saver.session.stop = {"grace": 1}
         saver.done(10, dict)
         self.assertEqual(saved[-1], 10)

@@ -527,6 +527,61 @@ def _die_at(fatal):
     return memmove
 
 
+class Warm(unittest.TestCase):
+    """The pass that DDP makes for nothing before its first step."""
+
+    def ddp(self, module):
+        from fermi import _torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        torch.distributed.init_process_group("gloo", init_method="file://%s/store" % folder, rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        _torch.patch(DistributedDataParallel)
+        exact, _torch._exact = _torch._exact, True
+        self.addCleanup(setattr, _torch, "_exact", exact)
+        return DistributedDataParallel(module)
+
+    def test_a_forward_that_is_another_method_for_one_call(self):
+        """So Lightning has DDP make its training steps."""
+        steps, logged = [], []
+
+        class Module(torch.nn.Linear):
+            automatic_optimization = True
+
+            def training_step(self, x):
+                steps.append(self.training)
+                self.log("loss", 1.0)
+                return super().forward(x).sum()
+
+            def log(self, name, value):
+                logged.append(name)
+
+        Module.__module__ = "lightning.pytorch.core.module"
+        module = Module(3, 2)
+        model = self.ddp(module)
+
+        def redirected(x):
+            own = module.forward
+
+            def once(*args):
+                module.forward = own
+                return module.training_step(*args)
+
+            module.forward = once
+            return model(x)
+
+        for _ in range(2):
+            self.assertEqual(redirected(torch.ones(4, 3)).dim(), 0)
+        self.assertEqual(len(steps), 3)  # one for nothing
+        self.assertEqual(logged, ["loss", "loss"])
+        module.automatic_optimization = False
+        del model.__dict__["_fermi_ready"]
+        redirected(torch.ones(4, 3))
+        self.assertEqual(len(steps), 4)  # a step that trains by itself is made once
+
+
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(HERE))
     unittest.main(verbosity=2)

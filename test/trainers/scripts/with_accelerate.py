@@ -2,18 +2,22 @@
 
 import argparse
 import os
+import shutil
 import time
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 
+import diary
+
 p = argparse.ArgumentParser()
-p.add_argument("--out", required=True)
+p.add_argument("--out", default=".")
 p.add_argument("--folder", default="ckpt")
 p.add_argument("--save-steps", type=int, default=0)
-p.add_argument("--pause", type=float, default=0.02)
-p.add_argument("--epochs", type=int, default=3)
+p.add_argument("--pause", type=float, default=0.05)
+p.add_argument("--epochs", type=int, default=4)
+p.add_argument("--generator", action="store_true", help="the order of the data comes from a generator of its own")
 a = p.parse_args()
 torch.set_num_threads(1)
 
@@ -29,15 +33,14 @@ set_seed(7)
 model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(32, 1))
 optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10)
-train, test = torch.utils.data.DataLoader(rows(192, 1), 4, shuffle=True), torch.utils.data.DataLoader(rows(16, 2), 4)
+train, test = torch.utils.data.DataLoader(rows(192 * accelerator.num_processes, 1), 4, shuffle=True, generator=torch.Generator().manual_seed(3) if a.generator else None), torch.utils.data.DataLoader(rows(16, 2), 4)
 model, optimizer, train, test, scheduler = accelerator.prepare(model, optimizer, train, test, scheduler)
 
 begin = skip = 0
-step = 0
 if os.environ.get("FERMI_RESUME_FROM"):  # as Accelerate's own examples go on
     accelerator.load_state(os.environ["FERMI_RESUME_FROM"])
-    step = int(os.path.basename(os.environ["FERMI_RESUME_FROM"]).split("_")[1])
-    begin, skip = divmod(2 * step, len(train))
+    done = int(os.path.basename(os.environ["FERMI_RESUME_FROM"]).split("_")[1])
+    begin, skip = divmod(2 * done, len(train))
 for epoch in range(begin, a.epochs):
     model.train()
     loader = accelerator.skip_first_batches(train, skip) if skip else train
@@ -52,19 +55,18 @@ for epoch in range(begin, a.epochs):
             scheduler.step()
             optimizer.zero_grad()
         if accelerator.sync_gradients:
-            step = scheduler.scheduler.last_epoch
-            with open(os.path.join(a.out, "journal"), "a") as file:
-                file.write("%d\n" % step)
+            step = scheduler.scheduler.last_epoch // accelerator.num_processes  # it counts the steps of all
+            diary.write(a.out, "step", step)
             time.sleep(a.pause)
             if a.save_steps and step % a.save_steps == 0:
                 accelerator.save_state(os.path.join(a.folder, "step_%d" % step))
+                diary.write(a.out, "saved", step)
                 for name in os.listdir(a.folder):  # only the last one stays
                     if name.startswith("step_") and name != "step_%d" % step:
-                        import shutil
-
                         shutil.rmtree(os.path.join(a.folder, name))
     model.eval()
     with torch.no_grad():
         for x, y in test:
             accelerator.gather_for_metrics(torch.nn.functional.mse_loss(model(x), y))
-torch.save(accelerator.unwrap_model(model).state_dict(), os.path.join(a.out, "weights.pt"))
+if accelerator.is_main_process:
+    torch.save(accelerator.unwrap_model(model).state_dict(), os.path.join(a.out, "weights.pt"))

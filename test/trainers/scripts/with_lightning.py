@@ -5,16 +5,24 @@ import os
 import time
 import warnings
 
-import lightning
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+
+try:
+    import lightning
+    from lightning.pytorch.callbacks import ModelCheckpoint
+except ImportError:  # its older package
+    import pytorch_lightning as lightning
+    from pytorch_lightning.callbacks import ModelCheckpoint
+
+import diary
 
 p = argparse.ArgumentParser()
-p.add_argument("--out", required=True)
+p.add_argument("--out", default=".")
 p.add_argument("--folder", default="ckpt")
 p.add_argument("--save-steps", type=int, default=0)
-p.add_argument("--pause", type=float, default=0.02)
-p.add_argument("--epochs", type=int, default=3)
+p.add_argument("--pause", type=float, default=0.05)
+p.add_argument("--epochs", type=int, default=4)
+p.add_argument("--generator", action="store_true", help="the order of the data comes from a generator of its own")
 a = p.parse_args()
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
@@ -34,11 +42,13 @@ class Net(lightning.LightningModule):
         return self.loss(batch)
 
     def validation_step(self, batch, _):
-        self.log("val_loss", self.loss(batch))
+        self.log("val_loss", self.loss(batch), sync_dist=diary.WORLD > 1)
 
     def on_train_batch_end(self, *_):
-        with open(os.path.join(a.out, "journal"), "a") as file:
-            file.write("%d\n" % self.trainer.global_step)
+        step = self.trainer.global_step
+        diary.write(a.out, "step", step)
+        if a.save_steps and step % a.save_steps == 0:  # what saves is called before
+            diary.write(a.out, "saved", step)
         time.sleep(a.pause)
 
     def configure_optimizers(self):
@@ -52,10 +62,13 @@ def rows(n, seed):
     return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
 
 
-save = [ModelCheckpoint(a.folder, save_top_k=1, every_n_train_steps=a.save_steps, monitor="step", mode="max")] if a.save_steps else []
+save = [ModelCheckpoint(a.folder, save_top_k=1, every_n_train_steps=a.save_steps)] if a.save_steps else []
 trainer = lightning.Trainer(
-    max_epochs=a.epochs, callbacks=save, enable_checkpointing=bool(save), logger=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu", val_check_interval=10,
+    max_epochs=a.epochs, callbacks=save, enable_checkpointing=bool(save), logger=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
+    devices=diary.WORLD, strategy="ddp" if diary.WORLD > 1 else "auto", val_check_interval=10,
 )
 model = Net()
-trainer.fit(model, torch.utils.data.DataLoader(rows(96, 1), 4, shuffle=True), torch.utils.data.DataLoader(rows(16, 2), 4), ckpt_path=os.environ.get("FERMI_RESUME_FROM"))
-torch.save(model.state_dict(), os.path.join(a.out, "weights.pt"))
+train, test = torch.utils.data.DataLoader(rows(96 * diary.WORLD, 1), 4, shuffle=True, generator=torch.Generator().manual_seed(3) if a.generator else None), torch.utils.data.DataLoader(rows(16, 2), 4)
+trainer.fit(model, train, test, ckpt_path=os.environ.get("FERMI_RESUME_FROM"))
+if trainer.is_global_zero:
+    torch.save(model.state_dict(), os.path.join(a.out, "weights.pt"))

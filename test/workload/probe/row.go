@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -24,7 +25,7 @@ var Row = kinds.Work{
 		Change:  change,
 		Example: map[string]any{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"role": map[string]any{"command": []string{"true"}}}},
 	},
-	New: func(cfg work.Config) work.Keeper {
+	New: func(cfg work.Config, _ devenv.Policy) work.Keeper {
 		cfg.Rules = rules{}
 		return work.New(cfg)
 	},

@@ -39,7 +39,11 @@ export interface TaskFilter {
 }
 
 /** Every key under which something of the server is kept. */
+/** How often the distances of zones are read again. */
+const matrixInterval = 60_000;
+
 export const keys = {
+  matrix: ["zone-matrix"] as const,
   whoami: ["whoami"] as const,
   session: ["session"] as const,
   zones: ["zones"] as const,
@@ -160,6 +164,16 @@ export function useZones() {
       everything((cursor) =>
         dataOf(api.GET("/api/v1/zones", { params: { query: { limit: 500, sort: "name", cursor } } })),
       ),
+  });
+}
+
+/** How far zones are from each other; measured by tasks, so it changes seldom. */
+export function useZoneMatrix(wanted = true) {
+  return useQuery({
+    queryKey: keys.matrix,
+    queryFn: async () => (await dataOf(api.GET("/api/v1/zone-matrix"))).items ?? [],
+    refetchInterval: matrixInterval,
+    enabled: wanted,
   });
 }
 
@@ -516,20 +530,6 @@ export function useSendCode() {
   });
 }
 
-/** Running tasks of a project that others may run inside: of one replica, and inside none themselves. */
-export function useHosts(project: string) {
-  return useQuery({
-    queryKey: [...keys.lists, "hosts", project],
-    queryFn: async () => {
-      const query = { phase: ["Running" as const], limit: 500, project: project || undefined };
-      const page = await dataOf(api.GET("/api/v1/training-tasks", { params: { query } }));
-      return (page.items ?? []).filter(
-        ({ spec }) => spec.roles?.length === 1 && (spec.roles[0]?.replicas ?? 1) === 1 && !spec.inside?.length,
-      );
-    },
-  });
-}
-
 /** What running tasks would be together as the nodes of a training; nothing is submitted. */
 export function useInside(project: string, names: string[], framework: string) {
   return useQuery({
@@ -571,8 +571,11 @@ export function useSubmit() {
 
 export const maxLogLines = 2000;
 
-/** The end of a task's log, growing while it runs. */
-export function useLog(name: string): { lines: readonly LogLine[]; dropped: boolean; state: Liveness } {
+/** The end of the log of a task, or of other work, growing while it runs. */
+export function useLog(
+  name: string,
+  plural = "training-tasks",
+): { lines: readonly LogLine[]; dropped: boolean; state: Liveness } {
   const [shown, setShown] = useState<{ lines: LogLine[]; dropped: boolean }>({ lines: [], dropped: false });
   const waiting = useRef<RawLine[]>([]);
   const count = useRef(0);
@@ -585,7 +588,7 @@ export function useLog(name: string): { lines: readonly LogLine[]; dropped: bool
       return { lines: over ? lines.slice(-maxLogLines) : lines, dropped: old.dropped || over };
     });
   }, 80);
-  const path = `/api/v1/training-tasks/${encodeURIComponent(name)}/logs?follow=true&tail=${maxLogLines}`;
+  const path = `/api/v1/${plural}/${encodeURIComponent(name)}/logs?follow=true&tail=${maxLogLines}`;
   const state = useStream(path, {
     onGap: () => {
       waiting.current = []; // the log comes again from its tail
@@ -602,7 +605,7 @@ export function useLog(name: string): { lines: readonly LogLine[]; dropped: bool
 }
 
 /** A call that happens once, soon, however often it is asked for. */
-function useSoon(action: () => void, ms = 300): () => void {
+export function useSoon(action: () => void, ms = 300): () => void {
   const latest = useRef(action);
   latest.current = action;
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);

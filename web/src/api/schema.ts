@@ -38,6 +38,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/asset-versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List asset-versions, live and archived. */
+        get: operations["listAssetVersion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/asset-versions/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getAssetVersion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -106,6 +140,216 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List datasets, live and archived. */
+        get: operations["listDataset"];
+        put?: never;
+        /** Create one. */
+        post: operations["createDataset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getDataset"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateDataset"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteDataset"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/chunks/{hash}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether a chunk is there already, so that it need not be sent. */
+        get: operations["hasDatasetChunk"];
+        /** Send one chunk, of at most 4 MiB; several may be sent side by side. */
+        put: operations["putDatasetChunk"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/lineage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its versions were made from, and what uses them. */
+        get: operations["getDatasetLineage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begin an upload, or go on with it: the body is the list of files and chunks; the answer says which chunks are not there yet. */
+        post: operations["beginDatasetUpload"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its versions, newest first. */
+        get: operations["listDatasetVersions"];
+        put?: never;
+        /** Make a version of an upload whose chunks are all there. One that has the bytes of the newest already is that one. */
+        post: operations["createDatasetVersion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One version: its number, latest, or of a model an alias or a stage. */
+        get: operations["getDatasetVersion"];
+        put?: never;
+        post?: never;
+        /** Delete a version that nothing uses. Its number is not used again. */
+        delete: operations["deleteDatasetVersion"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/versions/{version}/chunks/{hash}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The bytes of one of its chunks. */
+        get: operations["readDatasetChunk"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/versions/{version}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What lies in a folder of a version. */
+        get: operations["listDatasetFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/versions/{version}/files/{path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The bytes of one file, verified as they are read; ranges are served. */
+        get: operations["readDatasetFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/versions/{version}/manifest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The list of all its files and chunks; see docs/reference/asset-format.md. */
+        get: operations["readDatasetManifest"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{name}/versions/{version}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The beginning of a file, as text, rows or a picture. */
+        get: operations["previewDatasetFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments": {
         parameters: {
             query?: never;
@@ -143,6 +387,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dev-environments/{name}/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether somebody works in an environment: its signals at this moment, what keeps it, and when it is stopped. */
+        get: operations["getActivity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments/{name}/events": {
         parameters: {
             query?: never;
@@ -160,6 +421,125 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dev-environments/{name}/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Count now as activity: an environment that nobody works in is kept for as long again as its rule says. */
+        post: operations["keepDevEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/links/{link}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Take a link to a port back; who came by it is cut off within seconds. */
+        delete: operations["unsharePort"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The log, as text or as Server-Sent Events. */
+        get: operations["readDevEnvironmentLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/ports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The ports of an environment that have an address. */
+        get: operations["listPorts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/ports/{port}/connect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A connection to any port there, as a WebSocket: binary messages are bytes, the text end says that no more come. */
+        get: operations["connectPort"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/ports/{port}/open": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** An address that lets a browser in to a port, once. */
+        post: operations["openPort"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/ports/{port}/share": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A link by which anybody who has it reaches a port in a browser, until it ends or is taken back. */
+        post: operations["sharePort"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments/{name}/replicas": {
         parameters: {
             query?: never;
@@ -171,6 +551,23 @@ export interface paths {
         get: operations["listDevEnvironmentReplicas"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{name}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Throw away what was written over the image of an environment, such as installed packages, before its next start; its home is kept. */
+        post: operations["resetDevEnvironment"];
         delete?: never;
         options?: never;
         head?: never;
@@ -296,6 +693,199 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/image-jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List image-jobs, live and archived. */
+        get: operations["listImageJob"];
+        put?: never;
+        /** Create one. */
+        post: operations["createImageJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/image-jobs/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getImageJob"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateImageJob"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteImageJob"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/image-jobs/{name}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happened to it. */
+        get: operations["listImageJobEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/image-jobs/{name}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The log, as text or as Server-Sent Events. */
+        get: operations["readImageJobLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/image-jobs/{name}/replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where its replicas run or ran. */
+        get: operations["listImageJobReplicas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/image-jobs/{name}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End an image job; what it has not pushed is not pushed. */
+        post: operations["stopImageJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/image-jobs/{name}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A shell beside its processes, as a WebSocket; see docs/reference/terminals.md. */
+        get: operations["openTerminalOfImageJob"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/image-jobs/{name}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Why the image-job is where it is. */
+        get: operations["explainImageJob"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/images": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List images, live and archived. */
+        get: operations["listImage"];
+        put?: never;
+        /** Create one. */
+        post: operations["createImage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/images/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getImage"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateImage"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteImage"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/images/{name}/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Write into an entry what a completed image job found of its image: who checked which digest, and when. */
+        post: operations["verifyImage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/inference-services": {
         parameters: {
             query?: never;
@@ -357,10 +947,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What its replicas print, as text. */
-        get: operations["readServiceLog"];
+        /** The log, as text or as Server-Sent Events. */
+        get: operations["readInferenceServiceLog"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have a new revision go on to its next step, or take over. */
+        post: operations["promoteService"];
         delete?: never;
         options?: never;
         head?: never;
@@ -378,6 +985,23 @@ export interface paths {
         get: operations["listServiceReplicas"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inference-services/{name}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Go back to an earlier revision. */
+        post: operations["rollbackService"];
         delete?: never;
         options?: never;
         head?: never;
@@ -461,6 +1085,233 @@ export interface paths {
         };
         /** Why the service is where it is. */
         get: operations["explainService"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/join-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A one-time token with which a machine joins: fermi agent --join ADDRESS --token-file FILE. */
+        post: operations["addNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List models, live and archived. */
+        get: operations["listModel"];
+        put?: never;
+        /** Create one. */
+        post: operations["createModel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getModel"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateModel"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteModel"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/chunks/{hash}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether a chunk is there already, so that it need not be sent. */
+        get: operations["hasModelChunk"];
+        /** Send one chunk, of at most 4 MiB; several may be sent side by side. */
+        put: operations["putModelChunk"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/lineage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its versions were made from, and what uses them. */
+        get: operations["getModelLineage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begin an upload, or go on with it: the body is the list of files and chunks; the answer says which chunks are not there yet. */
+        post: operations["beginModelUpload"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its versions, newest first. */
+        get: operations["listModelVersions"];
+        put?: never;
+        /** Make a version of an upload whose chunks are all there. One that has the bytes of the newest already is that one. */
+        post: operations["createModelVersion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One version: its number, latest, or of a model an alias or a stage. */
+        get: operations["getModelVersion"];
+        put?: never;
+        post?: never;
+        /** Delete a version that nothing uses. Its number is not used again. */
+        delete: operations["deleteModelVersion"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/versions/{version}/chunks/{hash}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The bytes of one of its chunks. */
+        get: operations["readModelChunk"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/versions/{version}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What lies in a folder of a version. */
+        get: operations["listModelFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/versions/{version}/files/{path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The bytes of one file, verified as they are read; ranges are served. */
+        get: operations["readModelFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/versions/{version}/manifest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The list of all its files and chunks; see docs/reference/asset-format.md. */
+        get: operations["readModelManifest"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{name}/versions/{version}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The beginning of a file, as text, rows or a picture. */
+        get: operations["previewModelFile"];
         put?: never;
         post?: never;
         delete?: never;
@@ -566,6 +1417,23 @@ export interface paths {
         put?: never;
         /** Say that the machine is gone: what ran there is given up at once, its devices hold nothing any more, and new work is kept away until it is uncordoned. */
         post: operations["lostNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Forget a machine that joined: its certificate counts no more. Refused while work stands there. */
+        post: operations["removeNode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -870,6 +1738,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/service-replicas/{name}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The log, as text or as Server-Sent Events. */
+        get: operations["readServiceReplicaLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/service-replicas/{name}/terminal": {
         parameters: {
             query?: never;
@@ -966,6 +1851,23 @@ export interface paths {
         };
         /** One queue, and who waits and runs in it and below it. */
         get: operations["getShare"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/ssh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where SSH is answered, and with which host key. */
+        get: operations["getSSH"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1478,6 +2380,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/users/{name}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Add a public key: it opens the user's environments over SSH. */
+        post: operations["addUserKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{name}/keys/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Remove a public key, by its id or name; connections made with it end. */
+        delete: operations["removeUserKey"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users/{name}/password": {
         parameters: {
             query?: never;
@@ -1512,6 +2448,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/watch/asset-versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchAssetVersion"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchDataset"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/watch/dev-environments": {
         parameters: {
             query?: never;
@@ -1529,6 +2499,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/watch/image-jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchImageJob"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/images": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchImage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/watch/inference-services": {
         parameters: {
             query?: never;
@@ -1538,6 +2542,23 @@ export interface paths {
         };
         /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
         get: operations["watchInferenceService"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchModel"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1750,6 +2771,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/zone-matrix": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far zones are from each other: declared, measured, and which of both is used. */
+        get: operations["zoneMatrix"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/zones": {
         parameters: {
             query?: never;
@@ -1887,15 +2925,164 @@ export interface components {
             /** @description Any one type when absent; A100|H800 is either, the first preferred. */
             type?: string;
         };
+        Activity: {
+            /** @description A signal that counts is active now. */
+            active: boolean;
+            /**
+             * @description It is stopped after so long without activity; absent: never.
+             * @example 1h30m
+             */
+            after?: string;
+            /**
+             * Format: double
+             * @description What it costs an hour.
+             */
+            costHour: number;
+            /** @description Signals that count as activity. */
+            counts: string[] | null;
+            /**
+             * @description How long nothing has happened.
+             * @example 1h30m
+             */
+            idle: string;
+            /**
+             * Format: double
+             * @description What it has cost since the last activity.
+             */
+            idleCost: number;
+            /** @description The signal that keeps it, or that was active last. */
+            keptBy?: string;
+            /** @description The same for people. */
+            message?: components["schemas"]["Text"];
+            running: boolean;
+            /** @description All signals, as they are at this moment; none where it does not run. */
+            signals: components["schemas"]["Signal"][] | null;
+            /**
+             * Format: date-time
+             * @description When the last activity was.
+             */
+            since?: string;
+            /**
+             * Format: date-time
+             * @description When it is stopped if nothing happens.
+             */
+            stopsAt?: string;
+            /** Format: date-time */
+            warnedAt?: string;
+        };
+        Address: {
+            name?: string;
+            /** @description For programs that send a token: Authorization: Bearer. */
+            path: string;
+            /** Format: int64 */
+            port: number;
+            /** @description For browsers, which are let in by open; absent where this server has no host for it (content.domain). */
+            url?: string;
+        };
+        Agent: {
+            /** @description Of this joining; it ends with the node. */
+            id: string;
+            /** @description That its agent was started with; rack and leaf are its place in the network. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description The system's own, to tell cloned disks. */
+            machineId?: string;
+        };
+        AgentStatus: {
+            /** @description Where other machines reach this one. */
+            address?: string;
+            /** @description Where gateways reach the replicas of services on it: host:port; none while nobody listens there. */
+            forward?: string;
+            version?: string;
+        };
         Archive: {
             digest: string;
             /** Format: int64 */
             size: number;
         };
-        AssetRef: {
+        AssetEntry: {
+            dir?: boolean;
+            /**
+             * Format: int64
+             * @description In a folder, at all depths.
+             */
+            files?: number;
             name: string;
+            /**
+             * @description Of a folder: of all in it.
+             * @example 16Gi
+             */
+            size: string;
+        };
+        AssetFolder: {
+            items: components["schemas"]["AssetEntry"][] | null;
+            /** @description Give it as cursor for the next page; absent on the last. */
+            next?: string;
+        };
+        AssetPreview: {
+            columns?: string[] | null;
+            /** @description There is more than is shown. */
+            cut?: boolean;
+            /** Format: int64 */
+            height?: number;
+            /** @description Its bytes in base64, of a picture of at most 4 MiB. */
+            image?: string;
+            /** @enum {string} */
+            kind: "text" | "table" | "image" | "binary" | "empty";
+            /** @enum {string} */
+            media?: "image/png" | "image/jpeg" | "image/gif";
+            rows?: (string[] | null)[] | null;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            size: string;
+            text?: string;
+            /** Format: int64 */
+            width?: number;
+        };
+        AssetRef: {
+            /** @description Written when the work is submitted: BLAKE3 of the list of the version's files, which says what bytes it is. */
+            digest?: string;
+            name: string;
+            /** @description Where it appears, read-only: below /data, /datasets, /models or /mnt; /data/NAME or /models/NAME when absent. */
             path?: string;
+            /**
+             * Format: int64
+             * @description Likewise: bytes of all its files.
+             */
+            size?: number;
+            /** @description A number; latest when absent; of a model also an alias or a stage. What it means is settled when the work is submitted. */
             version?: string;
+        };
+        AssetStatus: {
+            /**
+             * Format: date-time
+             * @description When the newest was made.
+             */
+            at?: string;
+            /** @description Of the newest version of a model. */
+            format?: string;
+            /**
+             * Format: int64
+             * @description Number of the newest version ever made; numbers are never used again.
+             */
+            latest?: number;
+            /**
+             * @description Of the newest version.
+             * @example 16Gi
+             */
+            size?: string;
+            /**
+             * Format: int64
+             * @description Versions that are there.
+             */
+            versions?: number;
+        };
+        AssetVersion: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["VersionSpec"];
         };
         AtRevision: {
             /** Format: int64 */
@@ -1955,6 +3142,75 @@ export interface components {
              * @description Give it as before for older ones.
              */
             next?: number;
+        };
+        Canary: {
+            /** @description Path that a replica of the new revision is asked at each step; any answer but 2xx rolls back. */
+            check?: string;
+            /**
+             * @description How long each step lasts; 1m when absent.
+             * @example 1h30m
+             */
+            every?: string;
+            /** @description Don't go on by itself: each step is said with fermi service promote. */
+            manual?: boolean;
+            /**
+             * Format: double
+             * @description Percent of its answers that may be failures (5xx, or cut); 1 when absent.
+             */
+            maxErrors?: number;
+            /**
+             * @description 95 of 100 answers begin within this; no bound when absent.
+             * @example 1h30m
+             */
+            maxLatency?: string;
+            /**
+             * Format: int64
+             * @description So many requests it answers in each step before it is judged; 20 when absent.
+             */
+            minRequests?: number;
+            /** @description Percent of requests that the new revision gets, step by step; 5, 50, 100 when absent. */
+            steps?: number[] | null;
+        };
+        CanaryCount: {
+            /** Format: int64 */
+            errors?: number;
+            /** Format: int64 */
+            requests?: number;
+            /**
+             * Format: int64
+             * @description Answers that began later than maxLatency.
+             */
+            slow?: number;
+        };
+        CanaryStatus: {
+            base?: components["schemas"]["CanaryCount"];
+            /**
+             * Format: int64
+             * @description Of requests that it gets; 0 until one of its replicas answers.
+             */
+            percent: number;
+            /**
+             * Format: int64
+             * @description The new one.
+             */
+            revision: number;
+            /**
+             * Format: date-time
+             * @description When the step began.
+             */
+            since: string;
+            /**
+             * Format: int64
+             * @description The one that it is to replace.
+             */
+            stable: number;
+            /**
+             * Format: int64
+             * @description Counted from 0.
+             */
+            step: number;
+            /** @enum {string} */
+            verdict?: "rolledBack";
         };
         CapacityView: {
             /**
@@ -2146,6 +3402,14 @@ export interface components {
             /** @description The store of the server (--checkpoints-store): survives nodes. */
             shared?: components["schemas"]["CheckpointTier"];
         };
+        ChunkKept: {
+            /** Format: int64 */
+            bytes: number;
+            hash: string;
+        };
+        ChunkThere: {
+            there: boolean;
+        };
         CloneBody: {
             displayName?: string;
             name?: string;
@@ -2167,6 +3431,30 @@ export interface components {
         };
         CredentialRef: {
             secret: string;
+        };
+        Crossing: {
+            from: string;
+            /** @description The nodes of the pair with the usual one. */
+            fromNode?: string;
+            /**
+             * Format: double
+             * @description The usual round trip: the median over the pairs; absent where none was measured.
+             */
+            latencyMs?: number;
+            /** @description The nodes are on one machine: there is no network between them to measure. */
+            oneMachine?: boolean;
+            /**
+             * Format: int64
+             * @description How many were measured.
+             */
+            pairs?: number;
+            /**
+             * Format: double
+             * @description That of the slowest pair.
+             */
+            slowestMs?: number;
+            to: string;
+            toNode?: string;
         };
         Curve: {
             /**
@@ -2213,6 +3501,14 @@ export interface components {
             bytes: string;
             /** @description Zones that have a whole copy. */
             zones: string[] | null;
+        };
+        Dataset: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["DatasetSpec"];
+            status?: components["schemas"]["AssetStatus"];
+        };
+        DatasetSpec: {
+            description?: string;
         };
         DevEnvironment: {
             metadata: components["schemas"]["Meta"];
@@ -2368,7 +3664,7 @@ export interface components {
             framework?: "pytorch-ddp" | "pytorch-fsdp" | "deepspeed" | "horovod" | "megatron-lm" | "tensorflow" | "paddle" | "mxnet" | "jax" | "mpi" | "ray" | "plain";
             /** @description One of nodeIds; the first when absent. */
             masterNode?: string;
-            /** @description Names or ids of running tasks of one replica, which stand for environments. */
+            /** @description Names or ids of running environments, or of running tasks of one replica. */
             nodeIds: string[];
             /** @description The framework's usual way when absent. */
             strategy?: components["schemas"]["ExistingStrategy"];
@@ -2409,11 +3705,63 @@ export interface components {
              */
             kw: number;
         };
+        EngineOptions: {
+            /**
+             * Format: int64
+             * @description Requests that it works on together.
+             */
+            batchSize?: number;
+            /** @description Of engines with two ports: that for gRPC answers. True where the service's protocol is grpc. */
+            grpc?: boolean;
+            /**
+             * Format: int64
+             * @description Tokens of question and answer together.
+             */
+            maxLength?: number;
+            /**
+             * Format: int64
+             * @description Groups of layers, each on accelerators of its own.
+             */
+            pipelineParallel?: number;
+            /**
+             * @description Of the weights in memory.
+             * @enum {string}
+             */
+            precision?: "auto" | "float32" | "float16" | "bfloat16";
+            /**
+             * Format: int64
+             * @description Accelerators that share each layer.
+             */
+            tensorParallel?: number;
+        };
+        Entry: {
+            /** Format: date-time */
+            expiresAt: string;
+            /** @description Works once; its fragment, which no server sees, holds the code. */
+            url: string;
+        };
         EnvVar: {
             name: string;
             value?: string;
             /** @description Take the value from a secret instead. */
             valueFrom?: components["schemas"]["SecretRef"];
+        };
+        Environments: {
+            /**
+             * Format: int64
+             * @description Accelerators of those that run or wait to run; -1 is no bound.
+             */
+            devices?: number;
+            /**
+             * Format: int64
+             * @description Environments that run or wait to run; -1 is no bound.
+             */
+            running?: number;
+            /**
+             * @description What their homes may hold, also those of stopped ones; one that names no storage counts as 50Gi; -1 is no bound.
+             * @example 16Gi
+             */
+            storage?: string;
         };
         Event: {
             /** @description User or controller. */
@@ -2448,7 +3796,7 @@ export interface components {
              */
             grace?: string;
             message: components["schemas"]["Text"];
-            /** @description Preempted, Drained or Moved. */
+            /** @description Preempted, Drained, Moved or Restored. */
             reason: string;
             /** @description Where it goes on, already its own; absent: it waits for a place. */
             to?: components["schemas"]["RoleAssignment"][] | null;
@@ -2495,6 +3843,11 @@ export interface components {
             /** @description What the framework makes of it. */
             recipe: components["schemas"]["Recipe"];
             /**
+             * Format: double
+             * @description How long the last tasks inside environments took to start there, the median; absent: none was measured.
+             */
+            startSeconds?: number;
+            /**
              * @description Cores as a quantity, such as 500m or 64.
              * @example 500m
              */
@@ -2512,15 +3865,15 @@ export interface components {
         ExistingRequest: {
             /** @description python3 train.py in the first environment's folder when absent. */
             command?: string[] | null;
-            /** @description Refused: there are no data sets yet. */
+            /** @description Name or id of a dataset, found at /data/NAME. */
             datasetId?: string;
-            /** @description Refused: there are no data sets yet. */
+            /** @description Its version; the newest when absent. */
             datasetVersionId?: string;
             distributedConfig: components["schemas"]["Distributed"];
             env?: components["schemas"]["EnvVar"][] | null;
             /** @enum {string} */
             launchMode: "existing";
-            /** @description Refused: there is no model registry yet. */
+            /** @description Name or id of a model, found at /models/NAME. */
             modelId?: string;
             taskName: string;
         };
@@ -2579,9 +3932,9 @@ export interface components {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
             command?: string[] | null;
-            /** @description Refused: there are no data sets yet. */
+            /** @description Name or id of a dataset, found at /data/NAME. */
             datasetId?: string;
-            /** @description Refused: there are no data sets yet. */
+            /** @description Its version; the newest when absent. */
             datasetVersionId?: string;
             description?: string;
             /** @description Only with launchMode existing. */
@@ -2599,7 +3952,7 @@ export interface components {
             };
             /** @description Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing. */
             launchMode?: string;
-            /** @description Refused: there is no model registry yet. */
+            /** @description Name or id of a model, found at /models/NAME. */
             modelId?: string;
             /** @description Made from taskName when absent. */
             name?: string;
@@ -2667,6 +4020,206 @@ export interface components {
             token: string;
             user: string;
         };
+        Idle: {
+            /**
+             * @description Without activity for so long it is stopped; at least 1m. As the operator set it when absent.
+             * @example 1h30m
+             */
+            after?: string;
+            /** @description Signals that are activity: terminal, notebook, ports, process, cpu, device, deviceMemory, training. All when absent. */
+            counts?: string[] | null;
+            /** @description It is not stopped by itself. */
+            never?: boolean;
+        };
+        Idling: {
+            /**
+             * Format: date-time
+             * @description When it was.
+             */
+            lastAt?: string;
+            /** @description The signal that was active last. */
+            lastBy?: string;
+            /** @description It was stopped for it. */
+            stopped?: boolean;
+            /**
+             * Format: date-time
+             * @description When it will be stopped, unless something happens.
+             */
+            stopsAt?: string;
+            /**
+             * Format: date-time
+             * @description When it was said that it will be stopped; absent: somebody works in it.
+             */
+            warnedAt?: string;
+        };
+        Image: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["ImageSpec"];
+            status?: components["schemas"]["ImageStatus"];
+        };
+        ImageCheck: {
+            /** @description Name of an image job that has looked at, brought or pushed the entry's image. */
+            job: string;
+            /** @description Of the job. */
+            project: string;
+        };
+        ImageFound: {
+            cmd?: string[] | null;
+            /** Format: date-time */
+            created?: string;
+            /** @description Of what the reference stands for: an index where it is made for several platforms. */
+            digest: string;
+            entrypoint?: string[] | null;
+            labels?: {
+                [key: string]: string;
+            };
+            /** Format: int64 */
+            layers?: number;
+            /** @description Such as linux/amd64. */
+            platforms?: string[] | null;
+            ports?: string[] | null;
+            /** @description What was asked for. */
+            reference: string;
+            /**
+             * @description What is fetched of it for the platform of who asked: its layers, compressed.
+             * @example 16Gi
+             */
+            size?: string;
+            user?: string;
+            workingDir?: string;
+        };
+        ImageJob: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["ImageJobSpec"];
+            status?: components["schemas"]["ImageJobStatus"];
+        };
+        ImageJobSpec: {
+            /** @description What is built. */
+            build?: components["schemas"]["ImageRecipe"];
+            /** @description The folder in which is built, with the Dockerfile. */
+            code?: components["schemas"]["Code"];
+            /** @description Secrets of type registry: accounts for the registries that are read and pushed to. */
+            credentials?: components["schemas"]["CredentialRef"][] | null;
+            /**
+             * @description build: from a Dockerfile, and push; inspect: read what its registry says; pull: bring it to a node; save: push an environment as an image.
+             * @enum {string}
+             */
+            do: "build" | "inspect" | "pull" | "save";
+            /** @description What is saved: an environment that is stopped and runs in an image. */
+            environment?: string;
+            /** @description What is looked at or brought; of build and save, where the result is pushed, registry/name:tag. */
+            image: string;
+            /** @description Of pull: the node that it is brought to; one of the zone when absent. */
+            node?: string;
+            /**
+             * Format: int64
+             * @description Larger wins; that of environments, 400, when absent.
+             */
+            priority?: number;
+            /** @description The project's own when absent. */
+            queue?: string;
+            resources?: components["schemas"]["Resources"];
+            /** @description Of save, written by the server: what the environment was when it was asked for. */
+            saved?: components["schemas"]["ImageSaved"];
+            /** @description Set by the stop verb: it ends, and nothing more is pushed. */
+            stop?: boolean;
+            /** @description Any when absent. */
+            zone?: string;
+        };
+        ImageJobStatus: {
+            /** Format: int64 */
+            attempt?: number;
+            /** Format: int64 */
+            exitCode?: number;
+            /** Format: date-time */
+            finishedAt?: string;
+            /** @description What was read or made. */
+            found?: components["schemas"]["ImageFound"];
+            /** @description The machine that joined on whose disk its home is; it starts there alone. Absent: its home is its zone's. */
+            home?: string;
+            message?: components["schemas"]["Text"];
+            /**
+             * @description Where the task stands.
+             * @enum {string}
+             */
+            phase?: "Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped";
+            /** Format: date-time */
+            placedAt?: string;
+            /** @description Machine-readable: why it is in this phase. */
+            reason?: string;
+            replicas?: components["schemas"]["ReplicaCount"];
+            restarts?: string[] | null;
+            /** Format: date-time */
+            startedAt?: string;
+            /**
+             * Format: int64
+             * @description How many calls of start were heard.
+             */
+            starts?: number;
+            /** @description Where it runs or ran. */
+            zones?: string[] | null;
+        };
+        ImageRecipe: {
+            /** @description Build arguments. They are no place for secrets: the image keeps them. */
+            args?: {
+                [key: string]: string;
+            };
+            /** @description The Dockerfile in the code; Dockerfile when absent. */
+            file?: string;
+            /** @description Nothing is taken from the cache. */
+            fresh?: boolean;
+            /** @description The stage to build; the last when absent. */
+            target?: string;
+        };
+        ImageSaved: {
+            id: string;
+            image: string;
+            node?: string;
+            zone?: string;
+        };
+        ImageSpec: {
+            /**
+             * @description official and community are written by operators and seen by everybody; custom, when absent, belongs to a project.
+             * @enum {string}
+             */
+            category?: "official" | "community" | "custom";
+            /** @description Of a custom one: secrets of type registry of its project, with an account for it. */
+            credentials?: components["schemas"]["CredentialRef"][] | null;
+            /** @description Such as 12.1. */
+            cuda?: string;
+            /** @description What it is for. */
+            description?: components["schemas"]["Text"];
+            /** @description Such as PyTorch 2.1. */
+            framework?: string;
+            /** @description Of a custom one: the project whose members see and change it. */
+            project?: string;
+            /** @description Such as 3.10. */
+            python?: string;
+            /** @description Where it is: registry/name:tag or registry/name@sha256:…. */
+            reference: string;
+            /**
+             * @description About, as people say; what was read stands in status.
+             * @example 16Gi
+             */
+            size?: string;
+            /** @description Words to find it by. */
+            tags?: string[] | null;
+            /** @description What it suits: notebook, training, inference. */
+            uses?: string[] | null;
+        };
+        ImageStatus: {
+            /** @description Absent: nobody has checked it. */
+            verified?: components["schemas"]["ImageVerified"];
+        };
+        ImageVerified: {
+            /** Format: date-time */
+            at: string;
+            /** @description Who asked for the check. */
+            by: string;
+            found: components["schemas"]["ImageFound"];
+            /** @description Name of the image job that read the registry. */
+            job: string;
+        };
         ImportWish: {
             /** @description What the uploads answered, of every rank. */
             parts: components["schemas"]["CheckpointPart"][] | null;
@@ -2718,10 +4271,58 @@ export interface components {
              */
             untold?: number;
         };
+        JoinToken: {
+            /** Format: date-time */
+            expiresAt: string;
+            /** @description Where agents reach this server; an address without a host means any of the server's. */
+            servers: string[] | null;
+            /** @description Shown once. */
+            token: string;
+            zone: string;
+        };
+        JoinWish: {
+            /**
+             * @description How long the token may be used; 1h when absent, at most 7 days.
+             * @example 1h30m
+             */
+            ttl?: string;
+            /** @description The zone that the machine will be in; the only one when absent. */
+            zone?: string;
+        };
         KeptObject: {
             id: string;
             /** Format: int64 */
             revision: number;
+        };
+        Key: {
+            /** Format: date-time */
+            addedAt: string;
+            /** @description SHA256:…, as ssh-keygen -l shows it. */
+            fingerprint: string;
+            /** @description Short, of its fingerprint. */
+            id: string;
+            /** @description Type and value, as in authorized_keys. */
+            key: string;
+            /** @description What the user calls it; its comment when absent. */
+            name?: string;
+        };
+        KeyBody: {
+            /** @description A line of authorized_keys or of a .pub file: ssh-ed25519 AAAA… comment. */
+            key: string;
+            /** @description What you call it; its comment when absent. */
+            name?: string;
+        };
+        KeyLimits: {
+            /**
+             * Format: int64
+             * @description No limit when absent.
+             */
+            requestsPerMinute?: number;
+            /**
+             * Format: int64
+             * @description That answers took; no limit when absent.
+             */
+            tokensPerMinute?: number;
         };
         LatencyNote: {
             /** @description What this class is good for. */
@@ -2764,6 +4365,46 @@ export interface components {
             /** @description Its name. */
             task: string;
             taskId: string;
+        };
+        Lineage: {
+            versions: components["schemas"]["LineageVersion"][] | null;
+        };
+        LineageMade: {
+            model: string;
+            task: string;
+            /** Format: int64 */
+            version: number;
+        };
+        LineageUse: {
+            kind: string;
+            name: string;
+            /**
+             * @description Where the task stands.
+             * @enum {string}
+             */
+            phase?: "Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped";
+        };
+        LineageVersion: {
+            /** Format: date-time */
+            at: string;
+            /** @description Versions of models that tasks made which read it. */
+            models?: components["schemas"]["LineageMade"][] | null;
+            /** Format: int64 */
+            number: number;
+            origin?: components["schemas"]["Origin"];
+            /** @description The newest thousand tasks of the project are looked at, and all that lives. */
+            usedBy?: components["schemas"]["LineageUse"][] | null;
+        };
+        Link: {
+            /** @description Who made it. */
+            by: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            endsAt: string;
+            id: string;
+            /** Format: int64 */
+            port: number;
         };
         LogLine: {
             /** Format: int64 */
@@ -2808,15 +4449,54 @@ export interface components {
              */
             until?: string;
         };
+        Made: {
+            message?: components["schemas"]["Text"];
+            /** @description Of the model. */
+            name?: string;
+            /** @description Machine-readable: why no version was made. */
+            reason?: string;
+            /** Format: int64 */
+            version?: number;
+        };
+        Mark: {
+            /** Format: date-time */
+            at: string;
+            /** @description Of the leading server's machine. */
+            boot: string;
+            /**
+             * @description By how much the wall clock was set ahead since the task's first start, below 0: back. That is in no part of its time.
+             * @example 1h30m
+             */
+            moved?: string;
+            /**
+             * @description How long that had been up.
+             * @example 1h30m
+             */
+            up: string;
+        };
         MeasuredLatency: {
             /** Format: date-time */
             at: string;
-            /** Format: double */
+            /** @description A node of this zone that measured it; absent where an operator reported it. */
+            fromNode?: string;
+            /**
+             * Format: double
+             * @description The usual one: the median over what was measured.
+             */
             p50Ms: number;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description A slow one; of few samples the slowest.
+             */
             p99Ms: number;
             /** Format: int64 */
             samples?: number;
+            /** @description It is older than a day: what is declared counts again. */
+            stale?: boolean;
+            /** @description PROJECT/NAME of the task whose preflight it was. */
+            task?: string;
+            /** @description The node that answered. */
+            toNode?: string;
         };
         Measurement: {
             /**
@@ -2869,6 +4549,31 @@ export interface components {
             revision?: number;
             /** Format: date-time */
             updatedAt?: string;
+        };
+        Model: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["ModelSpec"];
+            status?: components["schemas"]["AssetStatus"];
+        };
+        ModelSpec: {
+            /** @description Names of versions, such as champion. */
+            aliases?: {
+                [key: string]: number;
+            };
+            /** @description What people should know of it, as Markdown. */
+            card?: string;
+            description?: string;
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description What it takes and gives, in words of its users' own. */
+            signature?: {
+                [key: string]: unknown;
+            };
+            /** @description How far a version is, by its number; none when absent. */
+            stages?: {
+                [key: string]: string;
+            };
         };
         Move: {
             /**
@@ -2946,6 +4651,8 @@ export interface components {
             zone: string;
         };
         NodeSpec: {
+            /** @description Set on a machine that joined with fermi agent; absent: a server starts what runs there. */
+            agent?: components["schemas"]["Agent"];
             cordoned?: boolean;
             /** @description Devices, by index, that take no new work. */
             cordonedDevices?: number[] | null;
@@ -2980,6 +4687,8 @@ export interface components {
             zone: string;
         };
         NodeStatus: {
+            /** @description What the agent of a machine that joined says of itself. */
+            agent?: components["schemas"]["AgentStatus"];
             bootId?: string;
             /** @description Devices that are, or were, not well: why they are closed, and what they had. */
             devices?: components["schemas"]["DeviceHealth"][] | null;
@@ -2995,6 +4704,8 @@ export interface components {
             limits?: string;
             message?: components["schemas"]["Text"];
             os?: string;
+            /** @description What work that is not Fermi's uses there: the planner counts it as used. */
+            others?: components["schemas"]["OtherUse"];
             ready: boolean;
             reason?: string;
             tenancy?: string;
@@ -3012,6 +4723,34 @@ export interface components {
             at: number;
             /** @enum {string} */
             is: "NaN" | "Infinity" | "-Infinity";
+        };
+        Origin: {
+            /**
+             * Format: int64
+             * @description Step of the task's checkpoint that it is.
+             */
+            checkpoint?: number;
+            /** @description What that task read. */
+            datasets?: components["schemas"]["VersionAt"][] | null;
+            /** @description Where the bytes were read from, once. */
+            imported?: components["schemas"]["Source"];
+            /** @description Name of the task that made it. */
+            task?: string;
+            taskId?: string;
+        };
+        OtherUse: {
+            /**
+             * @description Cores as a quantity, such as 500m or 64.
+             * @example 500m
+             */
+            cpu?: string;
+            /** @description Devices, by index, that can't be had because of it. */
+            devices?: number[] | null;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            memory?: string;
         };
         Outage: {
             /** @description The first to be served first; at most 1000. */
@@ -3054,6 +4793,14 @@ export interface components {
                 [key: string]: number;
             };
         };
+        Output: {
+            /** @description An alias that shall mean the new version, such as candidate. */
+            alias?: string;
+            /** @description Name of the model; it is made where there is none. */
+            name: string;
+            /** @description A file or folder in $FERMI_OUTPUT of the first replica; all of it when absent. */
+            path?: string;
+        };
         OutputFile: {
             /** Format: date-time */
             modified: string;
@@ -3070,8 +4817,8 @@ export interface components {
             keep?: string;
             /** @description Further folder, relative to the working directory, uploaded as logs/. */
             logs?: string;
-            /** @description Folder to register as a model. */
-            model?: string;
+            /** @description A version of this model is made of the outputs when the task completes. */
+            model?: components["schemas"]["Output"];
         };
         Pace: {
             /**
@@ -3195,12 +4942,20 @@ export interface components {
             shrink?: components["schemas"]["Shrinking"];
             taskId: string;
         };
+        Port: {
+            /** @description What listens there, for people. */
+            name?: string;
+            /** Format: int64 */
+            port: number;
+        };
         PreflightFinding: {
             /** @description port, pair, answer, device, disk, sharedMemory, image, python, torch, cuda, driver … */
             field: string;
             message: components["schemas"]["Text"];
         };
         PreflightStatus: {
+            /** @description Between which zones it runs, by name; at most 32. */
+            crossings?: components["schemas"]["Crossing"][] | null;
             /**
              * @description computed: the task's own PyTorch did a short computation on each, or on the processors, whose result is known. tested: only the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none.
              * @enum {string}
@@ -3215,9 +4970,14 @@ export interface components {
             finishedAt?: string;
             /**
              * Format: double
-             * @description The longest round trip.
+             * @description The longest round trip; absent where none was measured.
              */
             latencyMs?: number;
+            /**
+             * Format: int64
+             * @description Pairs whose nodes are two, but on one machine: how long their round trips took says nothing of a network and is not counted.
+             */
+            oneMachine?: number;
             /**
              * Format: int64
              * @description Connections that went well.
@@ -3352,6 +5112,11 @@ export interface components {
              */
             archives?: string;
             /**
+             * @description Bytes of its datasets and models; what versions share counts once; 20Ti when absent.
+             * @example 16Gi
+             */
+            assets?: string;
+            /**
              * @description Bytes of its checkpoints in the shared store; 20Ti when absent.
              * @example 16Gi
              */
@@ -3384,6 +5149,8 @@ export interface components {
         };
         ProjectSpec: {
             description?: string;
+            /** @description What all its environments may have together; no bound when absent. */
+            environments?: components["schemas"]["Environments"];
             /** @description Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH). */
             folders?: string[] | null;
             /** @description How much it may keep stored, and how many objects it may have; generous when absent. */
@@ -3424,6 +5191,11 @@ export interface components {
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
              */
+            assets: string;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
             checkpoints: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -3444,6 +5216,19 @@ export interface components {
             outputs: string;
             /** Format: int64 */
             secrets: number;
+        };
+        PromoteBody: {
+            /** @description All steps at once: the new revision takes over. */
+            all?: boolean;
+        };
+        Promotion: {
+            /** Format: int64 */
+            revision: number;
+            /**
+             * Format: int64
+             * @description Steps below this one are passed.
+             */
+            step: number;
         };
         Queue: {
             metadata: components["schemas"]["Meta"];
@@ -3674,6 +5459,11 @@ export interface components {
              */
             seenAt: string;
             /**
+             * @description Where the state that it went on from came from: memory (the ranks' own), instant (memory that checkpoint.instant saved to), peer (another node's memory), local (the disk of the node), shared (the store), folder (the newest whole entry of checkpoint.folder), script (the platform gave none; the script went on by itself), beginning (there was none). Absent until all ranks run.
+             * @enum {string}
+             */
+            source?: "memory" | "instant" | "peer" | "local" | "shared" | "folder" | "script" | "beginning";
+            /**
              * Format: int64
              * @description The farthest that training had reached; absent: the ranks told none.
              */
@@ -3865,6 +5655,18 @@ export interface components {
              */
             sharedMemory?: string;
         };
+        ResponseCache: {
+            /**
+             * @description Of all kept answers together; 16Mi when absent.
+             * @example 16Gi
+             */
+            bytes?: string;
+            /**
+             * @description How long an answer is given again.
+             * @example 1h30m
+             */
+            ttl: string;
+        };
         RestartPolicy: {
             /**
              * @description Another name for window.
@@ -3911,8 +5713,32 @@ export interface components {
             /** Format: int64 */
             step: number;
         };
+        Road: {
+            /**
+             * Format: int64
+             * @description 0: there is none.
+             */
+            canary?: number;
+            /**
+             * Format: int64
+             * @description Of requests, to the canary.
+             */
+            percent?: number;
+            rules?: components["schemas"]["TrafficRule"][] | null;
+            /**
+             * Format: int64
+             * @description Percent of requests that the canary gets copies of.
+             */
+            shadow?: number;
+            /** Format: int64 */
+            stable?: number;
+            /** @description How requests are shared among zones; absent: zones do not matter. */
+            zones?: components["schemas"]["ServiceZone"][] | null;
+        };
         Role: {
+            /** @description After the command; without one, in the place of what the image gives its entry point. */
             args?: string[] | null;
+            /** @description With an image and framework plain, what the image starts by itself when absent. */
             command?: string[] | null;
             env?: components["schemas"]["EnvVar"][] | null;
             /** @description Instead of the task's; host is the node's own system. */
@@ -3977,8 +5803,15 @@ export interface components {
             name: string;
             rendezvous?: components["schemas"]["Rendezvous"];
         };
+        RollbackBody: {
+            /**
+             * Format: int64
+             * @description To this one; the stable one or, without a canary, the one before when absent.
+             */
+            revision?: number;
+        };
         RotateWish: {
-            /** @description secret-key, link-key, admin-token, tls; or all. */
+            /** @description secret-key, link-key, admin-token, tls, ssh-key; or all. */
             keys: string[] | null;
         };
         Rotated: {
@@ -3988,6 +5821,17 @@ export interface components {
         };
         Rotations: {
             items: components["schemas"]["Rotated"][] | null;
+        };
+        S3Source: {
+            bucket: string;
+            /** @description URL of the server; AWS's own when absent. */
+            endpoint?: string;
+            /** @description All of the bucket when absent. */
+            prefix?: string;
+            /** @description us-east-1 when absent. */
+            region?: string;
+            /** @description A secret of type s3 of the project. */
+            secret: string;
         };
         SaveInterval: {
             /**
@@ -4023,6 +5867,69 @@ export interface components {
             /** Format: int64 */
             replicas: number;
         };
+        ScaleMetric: {
+            /**
+             * Format: double
+             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun.
+             */
+            target: number;
+            /** @enum {string} */
+            type: "concurrency" | "qps" | "queue" | "tokens" | "latency";
+        };
+        ScalePolicy: {
+            /**
+             * @description Time without a change before a step down; 60s when absent.
+             * @example 1h30m
+             */
+            down?: string;
+            /**
+             * @description Time between two steps up; none when absent.
+             * @example 1h30m
+             */
+            up?: string;
+            /**
+             * @description Over which is measured; 60s when absent. A tenth of it, measured for itself, ends in more replicas at once when it asks for twice as many (panic).
+             * @example 1h30m
+             */
+            window?: string;
+        };
+        ScaleStatus: {
+            /**
+             * Format: date-time
+             * @description When it changed.
+             */
+            at?: string;
+            /** @description The newest twenty changes, oldest first. */
+            log?: components["schemas"]["ScaleStep"][] | null;
+            message?: components["schemas"]["Text"];
+            reason?: string;
+            /** Format: int64 */
+            wanted: number;
+        };
+        ScaleStep: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            from: number;
+            message: components["schemas"]["Text"];
+            reason: string;
+            /** Format: int64 */
+            to: number;
+        };
+        ScaleWindow: {
+            /** @description 1 (Monday) to 7; every day when absent. Of from. */
+            days?: number[] | null;
+            /** @description As 08:00. */
+            from: string;
+            /** Format: int64 */
+            maxReplicas: number;
+            /** Format: int64 */
+            minReplicas: number;
+            /** @description As Asia/Shanghai; UTC when absent. */
+            timeZone?: string;
+            /** @description As 20:00; may be the next day's. */
+            to: string;
+        };
         Scaling: {
             /**
              * Format: int64
@@ -4036,6 +5943,32 @@ export interface components {
              * @description Samples (or tokens, where ranks report no samples) a second and rank, against those of the smaller world.
              */
             efficiency: number;
+        };
+        Schedule: {
+            /** @description Minute, hour, day of the month, month and day of the week, as cron has them: 0 9 * * 1-5 is nine o'clock on working days. */
+            start?: string;
+            /** @description Likewise. */
+            stop?: string;
+            /** @description By whose clock, such as Asia/Shanghai; UTC when absent. */
+            timeZone?: string;
+        };
+        Scheduled: {
+            /**
+             * Format: date-time
+             * @description Times up to this were heeded.
+             */
+            since: string;
+            /** @description Minute, hour, day of the month, month and day of the week, as cron has them: 0 9 * * 1-5 is nine o'clock on working days. */
+            start?: string;
+            /** @description Likewise. */
+            stop?: string;
+            /**
+             * Format: date-time
+             * @description When it stopped the environment, which has not been started since.
+             */
+            stopped?: string;
+            /** @description By whose clock, such as Asia/Shanghai; UTC when absent. */
+            timeZone?: string;
         };
         Seat: {
             /** Format: int64 */
@@ -4078,6 +6011,20 @@ export interface components {
             /** @description Which keys have a value. */
             keys?: string[] | null;
         };
+        ServiceAutoscale: {
+            /** Format: int64 */
+            maxReplicas: number;
+            /** @description The one that wants most replicas counts; concurrency with target 8 when absent. */
+            metrics?: components["schemas"]["ScaleMetric"][] | null;
+            /**
+             * Format: int64
+             * @description 0: none while nobody asks; the first request waits until one answers.
+             */
+            minReplicas?: number;
+            policy?: components["schemas"]["ScalePolicy"];
+            /** @description Other bounds at times of the day; the first that holds counts. */
+            schedule?: components["schemas"]["ScaleWindow"][] | null;
+        };
         ServiceCount: {
             /**
              * Format: int64
@@ -4102,12 +6049,16 @@ export interface components {
             replica: string;
             /** Format: int64 */
             revision: number;
+            /** @description On a machine that joined: the agent that passes requests on to that address. */
+            via?: components["schemas"]["Via"];
+            zone?: string;
         };
         ServiceEndpoints: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["ServiceEndpointsSpec"];
         };
         ServiceEndpointsSpec: {
+            gateway?: components["schemas"]["ServiceGateway"];
             /** Format: int64 */
             maxConcurrency?: number;
             /** Format: int64 */
@@ -4117,6 +6068,8 @@ export interface components {
             protocol?: string;
             /** @description Those that answer, by name. */
             replicas?: components["schemas"]["ServiceEndpoint"][] | null;
+            /** @description How requests are shared among revisions; zero: all alike. */
+            road?: components["schemas"]["Road"];
             serviceId: string;
             stopped?: boolean;
             /**
@@ -4124,6 +6077,25 @@ export interface components {
              * @example 1h30m
              */
             timeout?: string;
+        };
+        ServiceGateway: {
+            /**
+             * @description prefix: questions that begin alike go to the replica that has seen that beginning, unless it has clearly more to do; for language models, which keep it. none when absent.
+             * @enum {string}
+             */
+            affinity?: "none" | "prefix";
+            /** @description Answers are kept and given again for the same question; only for services whose answers depend on nothing else. */
+            cache?: components["schemas"]["ResponseCache"];
+            /**
+             * @description A question that may be asked twice and has no answer after this time is asked of a second replica as well; the first answer counts. Never when absent.
+             * @example 1h30m
+             */
+            hedge?: string;
+            /**
+             * @description While an event stream has not begun, its client gets a comment each so long, so that nobody between takes it for dead; never when absent. Errors then come as an event.
+             * @example 1h30m
+             */
+            ping?: string;
         };
         ServiceHealth: {
             /**
@@ -4145,10 +6117,14 @@ export interface components {
             timeout?: string;
         };
         ServiceModel: {
-            /** @description Of the task's outputs, or of the code; model.json when absent. */
+            /** @description A file or folder of the task's outputs, or of the code; model.json for engine sample, the code itself for others when absent. */
             file?: string;
+            /** @description A model of the project: its version is mounted read-only at /models/NAME, which is $FERMI_MODEL. */
+            name?: string;
             /** @description A training task of the project whose output it is. */
             task?: string;
+            /** @description A number, an alias or a stage; latest when absent. The number that it means then is written here when the service is made or changed. */
+            version?: string;
         };
         ServiceReplica: {
             metadata: components["schemas"]["Meta"];
@@ -4171,6 +6147,8 @@ export interface components {
             serviceId: string;
             /** @description What it is made from. */
             template: components["schemas"]["ServiceTemplate"];
+            /** @description The only zone that it may stand in; any when absent. */
+            zone?: string;
         };
         ServiceReplicaStatus: {
             /** @description host:port, while it answers. */
@@ -4201,6 +6179,8 @@ export interface components {
             restarts?: string[] | null;
             /** Format: date-time */
             startedAt?: string;
+            /** @description On a machine that joined: the agent that passes requests on to that address. */
+            via?: components["schemas"]["Via"];
             /** @description Why it does not answer, as its launcher was told. */
             why?: string;
             zones?: string[] | null;
@@ -4213,7 +6193,11 @@ export interface components {
             template: components["schemas"]["ServiceTemplate"];
         };
         ServiceSpec: {
+            /** @description As many replicas as are needed; absent: as many as spec.replicas says. */
+            autoscale?: components["schemas"]["ServiceAutoscale"];
             description?: string;
+            /** @description What gateways do for it beside carrying its requests. */
+            gateway?: components["schemas"]["ServiceGateway"];
             /**
              * Format: int64
              * @description Requests that a replica works on at once; 64 when absent.
@@ -4250,8 +6234,14 @@ export interface components {
              * @example 1h30m
              */
             timeout?: string;
+            /** @description How requests are shared among revisions. */
+            traffic?: components["schemas"]["ServiceTraffic"];
+            /** @description Where its replicas stand and how requests are shared among zones; anywhere, all alike, when absent. Their replicas together are spec.replicas. */
+            zones?: components["schemas"]["ServiceZone"][] | null;
         };
         ServiceStatus: {
+            /** @description Of a revision that has not taken over yet. */
+            canary?: components["schemas"]["CanaryStatus"];
             /** @description Of what the replicas of the newest revision are made from. */
             hash?: string;
             /**
@@ -4280,6 +6270,8 @@ export interface components {
             revision?: number;
             /** @description The newest ten, oldest first. */
             revisions?: components["schemas"]["ServiceRevision"][] | null;
+            /** @description What autoscaling decided. */
+            scale?: components["schemas"]["ScaleStatus"];
             /**
              * Format: int64
              * @description Replicas made so far; it is in their names.
@@ -4291,21 +6283,27 @@ export interface components {
         ServiceTemplate: {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
-            /** @description For engine custom. It listens on $PORT, on all addresses. */
+            /** @description For engine custom: it listens on $PORT, on all addresses. For other engines but sample: the program that is run instead of the usual one, such as /opt/vllm/bin/vllm serve. */
             command?: string[] | null;
             credentials?: components["schemas"]["CredentialRef"][] | null;
+            /** @description Versions of datasets that its processes find as folders, read-only. */
+            datasets?: components["schemas"]["AssetRef"][] | null;
             /**
-             * @description What answers: custom (when absent), the command; or sample, the small server inside this program.
+             * @description What answers: custom (when absent), the command; sample, the small server inside this program; or a server that is installed where the replica runs.
              * @enum {string}
              */
-            engine?: "custom" | "sample";
+            engine?: "custom" | "sample" | "onnxruntime" | "triton" | "mlserver" | "torchserve" | "tensorflow-serving" | "llama-cpp" | "vllm" | "sglang";
             env?: components["schemas"]["EnvVar"][] | null;
             /** @description How a replica is asked whether it answers. */
             health?: components["schemas"]["ServiceHealth"];
             /** @description What it runs in; absent or host is the node's own system. */
             image?: string;
-            /** @description What it answers with; for engine sample. */
+            /** @description What it answers with: a version of a model, or an output of a task. */
             model?: components["schemas"]["ServiceModel"];
+            /** @description Versions of models, likewise. */
+            models?: components["schemas"]["AssetRef"][] | null;
+            /** @description What the engine is told; one that it has no word for is refused. */
+            options?: components["schemas"]["EngineOptions"];
             /**
              * Format: int64
              * @description That the command listens on; when absent it gets a free one as $PORT.
@@ -4322,6 +6320,36 @@ export interface components {
             stopGrace?: string;
             /** @description Relative to the code; the code's root when absent. */
             workingDir?: string;
+        };
+        ServiceTraffic: {
+            /** @description A new revision gets a growing share, and is promoted or rolled back by what its answers are like. */
+            canary?: components["schemas"]["Canary"];
+            /** @description A step that somebody wants passed, whatever it was like so far; written by fermi service promote. */
+            promote?: components["schemas"]["Promotion"];
+            /** @description Which requests go to the new revision or the stable one, whatever the share; the first that fits counts. For A/B tests. */
+            rules?: components["schemas"]["TrafficRule"][] | null;
+            /** @description The new revision gets copies of requests; its answers go to nobody. */
+            shadow?: components["schemas"]["Shadow"];
+        };
+        ServiceZone: {
+            /**
+             * Format: int64
+             * @description That stand there; 1 when absent.
+             */
+            replicas?: number;
+            /**
+             * @description backup: it gets requests only while no primary zone answers. primary when absent.
+             * @enum {string}
+             */
+            role?: "primary" | "backup";
+            /** @description Regions whose requests it gets before others, whatever the weights; a request's region is its X-Fermi-Region, or its gateway's. */
+            serves?: string[] | null;
+            /**
+             * Format: int64
+             * @description Its share of the requests beside the other zones'; its replicas when absent.
+             */
+            weight?: number;
+            zone: string;
         };
         SessionInfo: {
             /** Format: date-time */
@@ -4349,6 +6377,13 @@ export interface components {
             token: string;
             user: string;
         };
+        Shadow: {
+            /**
+             * Format: int64
+             * @description Of requests, which the new revision gets as well.
+             */
+            percent: number;
+        };
         ShareTask: {
             /** Format: double */
             devices: number;
@@ -4367,6 +6402,19 @@ export interface components {
              */
             since?: string;
         };
+        Shared: {
+            /** @description Who made it. */
+            by: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            endsAt: string;
+            id: string;
+            /** Format: int64 */
+            port: number;
+            /** @description Told once; its fragment, which no server sees, is what opens the port. */
+            url: string;
+        };
         Shrinking: {
             /** Format: date-time */
             at: string;
@@ -4379,6 +6427,24 @@ export interface components {
             code?: string;
             password?: string;
             user?: string;
+        };
+        Signal: {
+            /** @description It is active now. */
+            active: boolean;
+            /**
+             * Format: date-time
+             * @description When it was active last; absent: not since it was started.
+             */
+            last?: string;
+            /** @enum {string} */
+            name: "terminal" | "notebook" | "ports" | "process" | "cpu" | "device" | "deviceMemory" | "training";
+            /** @description What was seen there. */
+            value?: components["schemas"]["Text"];
+        };
+        Source: {
+            /** @description NAME/path in a folder of the machines that the project was granted. */
+            folder?: string;
+            s3?: components["schemas"]["S3Source"];
         };
         SpareStatus: {
             /** Format: int64 */
@@ -4393,10 +6459,33 @@ export interface components {
         Spec: {
             /** @description What is started with it, in its home; the environment ends with it. Nothing when absent: it runs until it is stopped. */
             command?: string[] | null;
+            /** @description Secrets of type registry or s3: accounts for its image, and files that docker's and S3's clients read. */
+            credentials?: components["schemas"]["CredentialRef"][] | null;
+            /** @description Versions of datasets that its processes find as folders, read-only. */
+            datasets?: components["schemas"]["AssetRef"][] | null;
             description?: string;
+            /** @description Likewise, as ~/.dotfiles; what begins with a dot in it is linked into the home where nothing of that name is. */
+            dotfiles?: components["schemas"]["Git"];
+            /** @description Start what its image starts by itself, in the image's working directory; instead of a command. */
+            entryPoint?: boolean;
             env?: components["schemas"]["EnvVar"][] | null;
+            /** @description A repository that is cloned into its home, in a folder of its name, at a start where there is no such folder. */
+            git?: components["schemas"]["Git"];
+            /** @description When it is stopped because nobody works in it; as the operator set it when absent. */
+            idle?: components["schemas"]["Idle"];
             /** @description What it runs in; host, or nothing, is the node's own system. */
             image?: string;
+            /**
+             * Format: date-time
+             * @description Written by keep: it counts as activity at that time.
+             */
+            kept?: string;
+            /** @description Written by share and unshare: addresses by which anybody who has one reaches a port for a time. */
+            links?: components["schemas"]["Link"][] | null;
+            /** @description Versions of models, likewise. */
+            models?: components["schemas"]["AssetRef"][] | null;
+            /** @description Ports that have an address of their own in browsers; a notebook's own, 8888, and that of VS Code, 13337, need no mention. */
+            ports?: components["schemas"]["Port"][] | null;
             /**
              * Format: int64
              * @description Larger wins; that of environments, 400, when absent.
@@ -4404,10 +6493,17 @@ export interface components {
             priority?: number;
             /** @description The project's own when absent. */
             queue?: string;
-            /** @description At most 8 accelerators, 128 cores and 1Ti of memory. */
+            /**
+             * Format: int64
+             * @description Counts the calls of reset; where it has grown, what was written over the image is thrown away before the next start.
+             */
+            resets?: number;
+            /** @description At most what the operator allows; 8 accelerators, 128 cores and 1Ti of memory where they say nothing. */
             resources?: components["schemas"]["Resources"];
             /** @description How often the command is started again when it fails; 3 times an hour when absent. */
             restartPolicy?: components["schemas"]["RestartPolicy"];
+            /** @description When it is started and stopped, by the clock. */
+            schedule?: components["schemas"]["Schedule"];
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description Members of its project may enter it; otherwise only its owner may. */
@@ -4420,7 +6516,7 @@ export interface components {
             /** @description It shall not run. */
             stop?: boolean;
             /**
-             * @description What its home may hold; beyond it the environment is stopped with DiskLimitExceeded. No bound of its own when absent, at most 2Ti.
+             * @description What its home may hold, and as much again what is written over its image; beyond it the environment is stopped with DiskLimitExceeded. 50Gi when absent, at most what the operator allows, 2Ti where they say nothing.
              * @example 16Gi
              */
             storage?: string;
@@ -4429,8 +6525,23 @@ export interface components {
              * @enum {string}
              */
             type?: "notebook" | "training" | "inference" | "custom";
+            /** @description Folders of the machines, by the names that an operator gave them and the project was granted; there after the next start. */
+            volumes?: components["schemas"]["Volume"][] | null;
+            /** @description VS Code in the browser, beside what else it runs; there after the next start. */
+            vscode?: boolean;
             /** @description Where it runs; chosen at the first start when absent. Its home stays there. */
             zone?: string;
+        };
+        SshInfo: {
+            /** @description SHA256:…, as ssh shows it. */
+            fingerprint?: string;
+            /** @description As in known_hosts: type and value. */
+            hostKey?: string;
+            /**
+             * Format: int64
+             * @description On the host by which you reach this server. 0: SSH is not answered here.
+             */
+            port: number;
         };
         Standby: {
             /** @description Start a fresh interpreter each time. */
@@ -4452,6 +6563,12 @@ export interface components {
             exitCode?: number;
             /** Format: date-time */
             finishedAt?: string;
+            /** @description The machine that joined on whose disk its home is; it starts there alone. Absent: its home is its zone's. */
+            home?: string;
+            /** @description That it was warned, or stopped, because nobody works in it. */
+            idle?: components["schemas"]["Idling"];
+            /** @description The task whose processes run inside it; stopping or deleting it ends that task. */
+            inUseBy?: string;
             message?: components["schemas"]["Text"];
             /**
              * @description Where the task stands.
@@ -4464,6 +6581,8 @@ export interface components {
             reason?: string;
             replicas?: components["schemas"]["ReplicaCount"];
             restarts?: string[] | null;
+            /** @description What its schedule did last. */
+            schedule?: components["schemas"]["Scheduled"];
             /** Format: date-time */
             startedAt?: string;
             /**
@@ -4471,6 +6590,11 @@ export interface components {
              * @description How many calls of start were heard.
              */
             starts?: number;
+            /**
+             * Format: date-time
+             * @description When a task that ran inside it left it last.
+             */
+            trainedAt?: string;
             /** @description Where it runs or ran. */
             zones?: string[] | null;
         };
@@ -4604,6 +6728,8 @@ export interface components {
              * @description Until when its time is counted. Of a task that trains this is a step that it made: what comes after it is known with the next.
              */
             at: string;
+            /** @description When the account was written, by two clocks; absent where the server has no other one. */
+            clock?: components["schemas"]["Mark"];
             /**
              * @description Stalls of this generation that are in spent.
              * @example 1h30m
@@ -4670,6 +6796,8 @@ export interface components {
              * @description Of a session: when it ends unless it is used.
              */
             idleAt?: string;
+            /** @description Of what it asks of services, at each gateway; none when absent. */
+            limits?: components["schemas"]["KeyLimits"];
             /** @description Only these projects; all of the user's when absent. */
             projects?: string[] | null;
             /**
@@ -4688,9 +6816,26 @@ export interface components {
              * @description Absent for programs; session or code are made by signing in.
              * @enum {string}
              */
-            use?: "session" | "code";
+            use?: "session" | "code" | "join";
             /** @description For whom the token speaks; yourself when absent. */
             user?: string;
+        };
+        TrafficRule: {
+            /** @description Name of a cookie; fits when it has the value. */
+            cookie?: string;
+            /** @description Name of a header; fits when it has the value. */
+            header?: string;
+            /**
+             * Format: int64
+             * @description Of users: the same ones always, by a hash of their names.
+             */
+            percent?: number;
+            /** @enum {string} */
+            to: "canary" | "stable";
+            /** @description The user for whom the key speaks. */
+            user?: string;
+            /** @description Of the header or cookie; any when absent. */
+            value?: string;
         };
         TrainingTask: {
             metadata: components["schemas"]["Meta"];
@@ -4708,6 +6853,7 @@ export interface components {
             code?: components["schemas"]["Code"];
             /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
             credentials?: components["schemas"]["CredentialRef"][] | null;
+            /** @description Versions of datasets that its processes find as folders, read-only. */
             datasets?: components["schemas"]["AssetRef"][] | null;
             /**
              * Format: date-time
@@ -4743,6 +6889,7 @@ export interface components {
             image?: string;
             /** @description Names of running tasks of one replica in the project, one for each replica: its processes start inside them, on their devices. The first has rank 0. */
             inside?: string[] | null;
+            /** @description Versions of models, likewise. */
             models?: components["schemas"]["AssetRef"][] | null;
             outputs?: components["schemas"]["Outputs"];
             /**
@@ -4811,6 +6958,8 @@ export interface components {
             /** @description Tasks with checkpoint.auto: how often they save, and why; absent until steps were timed. */
             intervals?: components["schemas"]["SaveInterval"][] | null;
             message?: components["schemas"]["Text"];
+            /** @description The version of a model that was made of its outputs. */
+            model?: components["schemas"]["Made"];
             /** @description How fast it trains, as its ranks report; absent where they don't. */
             pace?: components["schemas"]["Pace"];
             /**
@@ -4843,6 +6992,22 @@ export interface components {
             use?: components["schemas"]["Use"];
             /** @description Where it runs or ran. */
             zones?: string[] | null;
+        };
+        Upload: {
+            /**
+             * @description Of those.
+             * @example 16Gi
+             */
+            bytes: string;
+            /** @description Places in the list of the chunks that are not there yet. */
+            missing: number[] | null;
+            /**
+             * @description Of all files.
+             * @example 16Gi
+             */
+            size: string;
+            /** @description Its name: the BLAKE3 of the list. */
+            upload: string;
         };
         UsageList: {
             by: string;
@@ -4961,6 +7126,8 @@ export interface components {
         };
         UserSpec: {
             disabled?: boolean;
+            /** @description What the user's environments in all projects may have together; as the operator set it for everybody when absent. */
+            environments?: components["schemas"]["Environments"];
             /**
              * @description admin, operator, member (default) or viewer.
              * @enum {string}
@@ -4980,6 +7147,8 @@ export interface components {
              * @description How often all sessions were ended.
              */
             signOuts?: number;
+            /** @description Public keys that open the user's environments over SSH. */
+            sshKeys?: components["schemas"]["Key"][] | null;
         };
         VerifyWish: {
             /**
@@ -4988,15 +7157,114 @@ export interface components {
              */
             step?: number;
         };
+        VersionAt: {
+            name: string;
+            /** Format: int64 */
+            version: number;
+        };
         VersionInfo: {
             api: string;
             go: string;
             version: string;
         };
+        VersionSpec: {
+            /** @description Name of the dataset or model. */
+            asset: string;
+            assetId: string;
+            /** Format: int64 */
+            files: number;
+            /** @description Of a model, read from its bytes: safetensors, torch, onnx, savedmodel, gguf, json; unknown otherwise. */
+            format?: string;
+            /** @enum {string} */
+            kind: "Dataset" | "Model";
+            /** @description BLAKE3 of the list of its files. */
+            manifest: string;
+            message?: string;
+            metadata?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Bytes that no version of the project had before.
+             * @example 16Gi
+             */
+            new: string;
+            /** Format: int64 */
+            number: number;
+            /** @description What it was made from. */
+            origin?: components["schemas"]["Origin"];
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            size: string;
+            /** @description Where the bytes lie, of a version by reference. */
+            source?: components["schemas"]["Source"];
+        };
+        VersionWish: {
+            message?: string;
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description What the upload answered. */
+            upload: string;
+        };
+        Via: {
+            /** @description host:port of the node's agent. */
+            agent: string;
+            node: string;
+            /** @description What the agent knows it as. */
+            replica: string;
+        };
+        Volume: {
+            /** @description Of the folder, as the operator named it. */
+            name: string;
+            /** @description Where it appears: below /data, /datasets, /models or /mnt; /mnt/NAME when absent. */
+            path?: string;
+            /** @description Nothing can be written there from this environment. */
+            readOnly?: boolean;
+        };
         Zone: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["ZoneSpec"];
             status?: components["schemas"]["ZoneStatus"];
+        };
+        ZoneDistance: {
+            /** @description What this class is good for. */
+            action: components["schemas"]["Text"];
+            /** @description near (below 2 ms), regional (below 5), far (to 50) or remote. */
+            class: string;
+            /**
+             * Format: double
+             * @description The slower of what both zones declare; absent where neither does.
+             */
+            declaredMs?: number;
+            /** Format: double */
+            declaredP99Ms?: number;
+            /**
+             * Format: double
+             * @description Estimated efficiency in percent of a synchronous task on two nodes, one in each zone.
+             */
+            efficiency: number;
+            from: string;
+            /** @description The newer of what both zones measured; absent where nothing was. */
+            measured?: components["schemas"]["MeasuredLatency"];
+            /** @description All nodes of both zones are virtual and on one machine: there is no network between them to measure. */
+            oneMachine?: boolean;
+            /**
+             * @description Where that comes from.
+             * @enum {string}
+             */
+            source: "measured" | "declared" | "assumed";
+            to: string;
+            /**
+             * Format: double
+             * @description What placement, preview and the estimate of efficiency use.
+             */
+            usedMs: number;
+        };
+        ZoneMatrix: {
+            /** @description Each pair once, by name. */
+            items: components["schemas"]["ZoneDistance"][] | null;
         };
         ZonePart: {
             degraded?: boolean;
@@ -5049,7 +7317,7 @@ export interface components {
             deviceWatts?: {
                 [key: string]: number;
             };
-            /** @description local: processes on this machine. */
+            /** @description local: processes on this machine; kubernetes: pods of the cluster that the servers have for the zone (--cluster). */
             engine?: string;
             /**
              * @description healthy or degraded; derived when absent.
@@ -5213,6 +7481,113 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    listAssetVersion: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["AssetVersion"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    getAssetVersion: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetVersion"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     listAudit: {
         parameters: {
             query?: {
@@ -5225,7 +7600,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -5284,7 +7659,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -5386,6 +7761,866 @@ export interface operations {
             400: components["responses"]["Refused"];
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listDataset: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Dataset"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createDataset: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "digits"
+                 *       },
+                 *       "spec": {
+                 *         "description": "Handwritten digits."
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Dataset"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "digits"
+                 *       },
+                 *       "spec": {
+                 *         "description": "Handwritten digits."
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["Dataset"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Dataset"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getDataset: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Dataset"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateDataset: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Dataset"];
+                "application/yaml": components["schemas"]["Dataset"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Dataset"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteDataset: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Dataset"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    hasDatasetChunk: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                hash: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ChunkThere"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    putDatasetChunk: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                hash: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ChunkKept"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getDatasetLineage: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Lineage"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    beginDatasetUpload: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Upload"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listDatasetVersions: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["AssetVersion"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createDatasetVersion: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VersionWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetVersion"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getDatasetVersion: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetVersion"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    deleteDatasetVersion: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetVersion"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    readDatasetChunk: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+                hash: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listDatasetFiles: {
+        parameters: {
+            query?: {
+                /** @description The folder; all of it when absent. */
+                path?: string;
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetFolder"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readDatasetFile: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+                path: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readDatasetManifest: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    previewDatasetFile: {
+        parameters: {
+            query?: {
+                /** @description The file. */
+                path?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetPreview"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -5634,6 +8869,8 @@ export interface operations {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
+                /** @description Of what another trains inside: end both. */
+                force?: boolean;
             };
             header?: never;
             path: {
@@ -5671,6 +8908,50 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    getActivity: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Activity"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listDevEnvironmentEvents: {
@@ -5720,6 +9001,338 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    keepDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    unsharePort: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                link: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    readDevEnvironmentLog: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+                /** @description Go on until it has ended. */
+                follow?: boolean;
+                /** @description Only the last lines, of each replica of a service; all when absent or 0. */
+                tail?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                /** @description role-index, such as worker-0, or a replica's whole name. */
+                replica?: string;
+                /** @description Begin each line of text with its time. */
+                timestamps?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                    "text/plain": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listPorts: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Address"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    connectPort: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                port: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    openPort: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                port: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Entry"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    sharePort: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description How long it works, such as 2h; 24h when absent, at most 720h. */
+                for?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                port: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Shared"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     listDevEnvironmentReplicas: {
         parameters: {
             query?: {
@@ -5764,6 +9377,50 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    resetDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     startDevEnvironment: {
@@ -5815,6 +9472,8 @@ export interface operations {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
+                /** @description Of what another trains inside: end both. */
+                force?: boolean;
             };
             header?: never;
             path: {
@@ -5883,6 +9542,7 @@ export interface operations {
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -5983,7 +9643,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob";
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Name or id of an object; needs kind. */
@@ -6066,6 +9726,894 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    listImageJob: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["ImageJob"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createImageJob: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "look"
+                 *       },
+                 *       "spec": {
+                 *         "do": "inspect",
+                 *         "image": "python:3.12-slim"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ImageJob"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "look"
+                 *       },
+                 *       "spec": {
+                 *         "do": "inspect",
+                 *         "image": "python:3.12-slim"
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["ImageJob"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ImageJob"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getImageJob: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ImageJob"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateImageJob: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImageJob"];
+                "application/yaml": components["schemas"]["ImageJob"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ImageJob"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteImageJob: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ImageJob"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listImageJobEvents: {
+        parameters: {
+            query?: {
+                /** @description Only those behind this seq; the newest ones when absent. */
+                after?: number;
+                limit?: number;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EventList"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readImageJobLog: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+                /** @description Go on until it has ended. */
+                follow?: boolean;
+                /** @description Only the last lines, of each replica of a service; all when absent or 0. */
+                tail?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                /** @description role-index, such as worker-0, or a replica's whole name. */
+                replica?: string;
+                /** @description Begin each line of text with its time. */
+                timestamps?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                    "text/plain": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listImageJobReplicas: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["ReplicaView"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    stopImageJob: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ImageJob"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    openTerminalOfImageJob: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Beside which process; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    explainImageJob: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Explanation"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listImage: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Image"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createImage: {
+        parameters: {
+            query?: {
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "team-train"
+                 *       },
+                 *       "spec": {
+                 *         "category": "custom",
+                 *         "project": "default",
+                 *         "reference": "registry.example.org/team/train:v3"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Image"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "team-train"
+                 *       },
+                 *       "spec": {
+                 *         "category": "custom",
+                 *         "project": "default",
+                 *         "reference": "registry.example.org/team/train:v3"
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["Image"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Image"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getImage: {
+        parameters: {
+            query?: {
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Image"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateImage: {
+        parameters: {
+            query?: {
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Image"];
+                "application/yaml": components["schemas"]["Image"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Image"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteImage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Image"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    verifyImage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImageCheck"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Image"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listInferenceService: {
@@ -6402,17 +10950,23 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
-    readServiceLog: {
+    readInferenceServiceLog: {
         parameters: {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Read at least this revision. */
                 minRevision?: number;
-                /** @description Only of this one, by its name. */
-                replica?: string;
-                /** @description Only the last lines of each replica; all when absent or 0. */
+                /** @description Go on until it has ended. */
+                follow?: boolean;
+                /** @description Only the last lines, of each replica of a service; all when absent or 0. */
                 tail?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                /** @description role-index, such as worker-0, or a replica's whole name. */
+                replica?: string;
+                /** @description Begin each line of text with its time. */
+                timestamps?: boolean;
             };
             header?: never;
             path: {
@@ -6428,6 +10982,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                     "text/plain": string;
                 };
             };
@@ -6439,6 +11021,56 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    promoteService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PromoteBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listServiceReplicas: {
@@ -6485,6 +11117,56 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    rollbackService: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RollbackBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["InferenceService"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     scaleService: {
@@ -6654,6 +11336,7 @@ export interface operations {
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -6689,6 +11372,910 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["Explanation"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    addNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JoinWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["JoinToken"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listModel: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Model"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createModel: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "spiral"
+                 *       },
+                 *       "spec": {
+                 *         "description": "Which arm of the spiral."
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Model"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "spiral"
+                 *       },
+                 *       "spec": {
+                 *         "description": "Which arm of the spiral."
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["Model"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Model"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getModel: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Model"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateModel: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Model"];
+                "application/yaml": components["schemas"]["Model"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Model"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteModel: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Model"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    hasModelChunk: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                hash: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ChunkThere"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    putModelChunk: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                hash: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ChunkKept"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getModelLineage: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Lineage"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    beginModelUpload: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Upload"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listModelVersions: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["AssetVersion"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createModelVersion: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VersionWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetVersion"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getModelVersion: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetVersion"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    deleteModelVersion: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetVersion"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    readModelChunk: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+                hash: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listModelFiles: {
+        parameters: {
+            query?: {
+                /** @description The folder; all of it when absent. */
+                path?: string;
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetFolder"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readModelFile: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+                path: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readModelManifest: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    previewModelFile: {
+        parameters: {
+            query?: {
+                /** @description The file. */
+                path?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["AssetPreview"];
                         /** @description For people. */
                         message: string;
                     };
@@ -6984,6 +12571,47 @@ export interface operations {
         };
     };
     lostNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    removeNode: {
         parameters: {
             query?: never;
             header?: never;
@@ -8358,6 +13986,79 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    readServiceReplicaLog: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+                /** @description Go on until it has ended. */
+                follow?: boolean;
+                /** @description Only the last lines, of each replica of a service; all when absent or 0. */
+                tail?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                /** @description role-index, such as worker-0, or a replica's whole name. */
+                replica?: string;
+                /** @description Begin each line of text with its time. */
+                timestamps?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                    "text/plain": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     openTerminalOfServiceReplica: {
         parameters: {
             query?: {
@@ -8387,6 +14088,7 @@ export interface operations {
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -8662,6 +14364,42 @@ export interface operations {
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    getSSH: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["SshInfo"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -9336,7 +15074,7 @@ export interface operations {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
-                /** @description Of a task that another trains inside: end both. */
+                /** @description Of what another trains inside: end both. */
                 force?: boolean;
             };
             header?: never;
@@ -9716,9 +15454,9 @@ export interface operations {
                 project?: string;
                 /** @description Read at least this revision. */
                 minRevision?: number;
-                /** @description Go on until the task has ended. */
+                /** @description Go on until it has ended. */
                 follow?: boolean;
-                /** @description Only the last lines; all when absent or 0. */
+                /** @description Only the last lines, of each replica of a service; all when absent or 0. */
                 tail?: number;
                 /** @description RFC 3339, or a span back from now such as 10m. */
                 since?: string;
@@ -10213,7 +15951,7 @@ export interface operations {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
-                /** @description Of a task that another trains inside: end both. */
+                /** @description Of what another trains inside: end both. */
                 force?: boolean;
             };
             header?: never;
@@ -10265,7 +16003,7 @@ export interface operations {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
-                /** @description Of a task that another trains inside: end both. */
+                /** @description Of what another trains inside: end both. */
                 force?: boolean;
             };
             header?: never;
@@ -10335,6 +16073,7 @@ export interface operations {
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -10748,6 +16487,102 @@ export interface operations {
             507: components["responses"]["Refused"];
         };
     };
+    addUserKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGk8gQ8MSVzBy7H2VqWQ4LHk2qbJl8bUJ0d0mP6aUq1a li@laptop"
+                 *     }
+                 */
+                "application/json": components["schemas"]["KeyBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Key"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    removeUserKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Key"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     setPassword: {
         parameters: {
             query?: never;
@@ -10825,6 +16660,160 @@ export interface operations {
             400: components["responses"]["Refused"];
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchAssetVersion: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchDataset: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -10912,6 +16901,161 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    watchImageJob: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchImage: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     watchInferenceService: {
         parameters: {
             query?: {
@@ -10927,6 +17071,83 @@ export interface operations {
                 phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
                 /** @description In this queue. */
                 queue?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchModel: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
                 /** @description Only the one with this name or id. */
                 name?: string;
                 /** @description Read at least this revision. */
@@ -11845,6 +18066,42 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["Identity"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    zoneMatrix: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ZoneMatrix"];
                         /** @description For people. */
                         message: string;
                     };

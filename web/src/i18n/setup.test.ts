@@ -33,11 +33,11 @@ test("the browser's language is the first; a choice counts from then on", async 
 });
 
 test("one thing is one thing", async () => {
-  await i18next.changeLanguage("en");
+  await chooseLanguage("en");
   expect(i18next.t("unit.replicas", { count: 1 })).toBe("1 replica");
   expect(i18next.t("unit.replicas", { count: 2 })).toBe("2 replicas");
   expect(i18next.t("recipe.ranks", { count: 1, framework: "plain" })).toBe("1 process, plain");
   expect(i18next.t("zones.nodes", { count: 1, ready: 1 })).toBe("1 of 1 node ready");
-  await i18next.changeLanguage("zh");
+  await chooseLanguage("zh");
   expect(i18next.t("unit.replicas", { count: 1 })).toBe("1 副本");
 });

@@ -1,7 +1,6 @@
 import i18next from "i18next";
 import { initReactI18next } from "react-i18next";
-import { en } from "./en";
-import { zh } from "./zh";
+import type { zh } from "./zh";
 
 export type Language = "zh" | "en";
 
@@ -26,9 +25,15 @@ export function htmlLanguage(lang: Language): string {
   return lang === "zh" ? "zh-CN" : "en";
 }
 
+/** The words of a language; only those of the one that is spoken are loaded. */
+async function wordsOf(lang: Language) {
+  return lang === "zh" ? (await import("./zh")).zh : (await import("./en")).en;
+}
+
 /** Remembers the choice and changes every text on the page. */
 export async function chooseLanguage(lang: Language): Promise<void> {
   localStorage.setItem(place, lang);
+  i18next.addResourceBundle(lang, "translation", await wordsOf(lang));
   document.documentElement.lang = htmlLanguage(lang);
   await i18next.changeLanguage(lang);
 }
@@ -45,6 +50,6 @@ export async function startLanguages(): Promise<void> {
     nsSeparator: false,
     // React escapes what it shows.
     interpolation: { escapeValue: false },
-    resources: { zh: { translation: zh }, en: { translation: en } },
+    resources: { [lang]: { translation: await wordsOf(lang) } },
   });
 }

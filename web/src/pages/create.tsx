@@ -3,8 +3,9 @@ import { useDisclosure } from "@mantine/hooks";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { type FormEvent, lazy, type ReactNode, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
+import { announce } from "../announce";
 import { Refused, type Schemas } from "../api/client";
-import { useProjects, useSubmit, useTaskOnce, useWhoami } from "../api/queries";
+import { useInside, useProjects, useSubmit, useTaskOnce, useWhoami } from "../api/queries";
 import { blankCommand, draftAgain, draftFrom, emptyDraft, toForm, withForm } from "../draft";
 import { type Faults, placeFaults, stillWrong } from "../faults";
 import { title } from "../format";
@@ -94,12 +95,18 @@ function Editor({ draft, projects, note }: { draft: string; projects: readonly S
   const submit = useSubmit();
   const [sent, setSent] = useState<string>(); // what was sent last, with which its faults are compared
   const [shown, recipe] = useDisclosure(false);
+  const [wantsExisting, setExisting] = useState(false);
+  const chosen = form?.inside.length ?? 0;
+  const existing = wantsExisting || chosen > 0;
+  const together = useInside(form?.project ?? "", form?.inside ?? [], form?.framework ?? "");
   const navigate = useNavigate();
   const page = useRef<HTMLFormElement>(null);
   const blank = useMemo(() => blankCommand(yaml), [yaml]);
   const faults = useFaults(submit.error, sent, yaml);
-  if (faults.at.displayName && form?.displayName.trim() === "") faults.at.displayName = t("create.nameEmpty");
+  if (faults.at.displayName && form?.displayName.trim() === "")
+    faults.at.displayName = t(existing ? "inside.noName" : "create.nameEmpty");
   if (sent !== undefined && blank) faults.at.command ??= t("create.commandEmpty");
+  if (sent !== undefined && existing && chosen === 0) faults.at.inside ??= t("inside.noneChosen");
   const marked = Object.keys(faults.at).length + Object.keys(faults.rows).length;
 
   // The first field that needs a hand is where the hand goes.
@@ -113,11 +120,19 @@ function Editor({ draft, projects, note }: { draft: string; projects: readonly S
   function send(dryRun: boolean) {
     setSent(yaml);
     submit.mutate(
-      { yaml, dryRun: dryRun || blank }, // what else is wrong is told with it
+      { yaml, dryRun: dryRun || blank || (existing && chosen === 0) }, // what else is wrong is told with it
       {
         onSuccess: (made) => {
           if (made.dryRun) return;
           keepProject(form?.project ?? "");
+          const p = together.data;
+          if (chosen > 0 && p)
+            announce({
+              title: t("inside.made"),
+              text: p.isDistributed
+                ? t("inside.madeMany", { n: p.nodeCount, gpus: p.totalGpus })
+                : t("inside.madeOne", { name: p.nodes[0]?.name ?? "" }),
+            });
           void navigate({ to: "/tasks/$name", params: { name: made.taskId } });
         },
       },
@@ -174,6 +189,8 @@ function Editor({ draft, projects, note }: { draft: string; projects: readonly S
               change={(patch) => setYaml((old) => withForm(old, patch))}
               faults={faults}
               projects={projects}
+              existing={existing}
+              setExisting={setExisting}
             />
           </Panel>
           <Panel title={t("create.yaml")}>

@@ -20,6 +20,7 @@ import { Empty, LiveLight, Loading, Panel, View } from "../parts/states";
 import { TaskRow } from "../parts/task-row";
 
 const Figures = lazy(() => import("../parts/figures"));
+const Works = lazy(() => import("../parts/overview-works"));
 const active: Phase[] = ["Running", "Initializing", "Recovering"];
 const few = 5;
 
@@ -77,6 +78,7 @@ export function Overview() {
           </Panel>
         }
       >
+        <Works now={now} />
         <Figures />
       </Suspense>
       <Devices />

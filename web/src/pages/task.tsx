@@ -1,24 +1,39 @@
-import { Alert, Badge, Button, Code, CopyButton, Group, List, Stack, Table, Tabs, Text, Title } from "@mantine/core";
+import { Alert, Badge, Button, Code, Group, List, Stack, Table, Tabs, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
+import { between, crossingWords } from "../apart";
 import type { Task as TaskObject } from "../api/client";
-import { useDownload, useLog, useOutputs, useReplicas, useTask, useTaskEvents, useWhy } from "../api/queries";
-import { bytes, duration, moment, ran, said, title, wish } from "../format";
+import {
+  useDownload,
+  useLog,
+  useOutputs,
+  useReplicas,
+  useTask,
+  useTaskEvents,
+  useWhoami,
+  useWhy,
+  useZoneMatrix,
+} from "../api/queries";
+import { bytes, duration, moment, ran, ranksOf, said, title, wish } from "../format";
 import { plain } from "../log";
 import { paceWords } from "../pace";
 import { RunAgain } from "../parts/again";
+import { AnchorLink } from "../parts/link";
 import { LogView } from "../parts/log-view";
 import { useLanguage, useNow } from "../parts/now";
 import { PhaseBadge } from "../parts/phase";
 import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states";
 import { Stop } from "../parts/stop";
 import { Wish } from "../parts/task-row";
+import { EventList } from "../parts/work-row";
+import { Yaml } from "../parts/yaml";
 
 const Checkpoints = lazy(() => import("../parts/checkpoints"));
 const Curves = lazy(() => import("../parts/curves"));
 const Manifest = lazy(() => import("../parts/manifest"));
 const Recovery = lazy(() => import("../parts/recovery"));
+const Shells = lazy(() => import("../parts/shells"));
 const Use = lazy(() => import("../parts/use"));
 const route = getRouteApi("/tasks/$name");
 
@@ -36,6 +51,9 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
   const { t } = useTranslation();
   const now = useNow();
   const lang = useLanguage();
+  const who = useWhoami().data;
+  const running =
+    task.status?.phase === "Running" && !task.spec.stop && (who?.role === "admin" || who?.user === task.metadata.owner);
   return (
     <Stack>
       <Group justify="space-between" align="flex-start" className="page-head">
@@ -70,6 +88,7 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
           <Tabs.Tab value="use">{t("use.tab")}</Tabs.Tab>
           <Tabs.Tab value="checkpoints">{t("checkpoints.tab")}</Tabs.Tab>
           <Tabs.Tab value="recovery">{t("recovery.tab")}</Tabs.Tab>
+          {running && <Tabs.Tab value="terminal">{t("shell.title")}</Tabs.Tab>}
           <Tabs.Tab value="yaml">{t("task.yaml")}</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="log">
@@ -104,24 +123,16 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
             <Recovery task={task} now={now} lang={lang} />
           </Suspense>
         </Tabs.Panel>
+        {running && (
+          <Tabs.Panel value="terminal">
+            <Suspense fallback={<Loading />}>
+              <Shells id={name} name={title(task)} ranks={ranksOf(task)} />
+            </Suspense>
+          </Tabs.Panel>
+        )}
         <Tabs.Panel value="yaml">
           <Suspense fallback={<Loading />}>
-            <Manifest task={task}>
-              {(text) => (
-                <Stack gap="xs" align="flex-start">
-                  <CopyButton value={text}>
-                    {({ copied, copy }) => (
-                      <Button size="xs" variant="default" onClick={copy}>
-                        {copied ? t("task.copied") : t("task.copy")}
-                      </Button>
-                    )}
-                  </CopyButton>
-                  <Code block w="100%" tabIndex={0}>
-                    {text}
-                  </Code>
-                </Stack>
-              )}
-            </Manifest>
+            <Manifest task={task}>{(text) => <Yaml text={text} />}</Manifest>
           </Suspense>
         </Tabs.Panel>
       </Tabs>
@@ -154,6 +165,7 @@ export function Timeline({ task, now }: { task: TaskObject; now: number }) {
           </li>
         ))}
       </ol>
+      <Crossings task={task} />
       {s?.pace && (
         <Text size="sm" c="dimmed">
           {paceWords(s.pace, t)}
@@ -173,6 +185,18 @@ export function Timeline({ task, now }: { task: TaskObject; now: number }) {
       </Group>
     </Stack>
   );
+}
+
+/** That a task runs in several zones, and what that costs it. */
+function Crossings({ task }: { task: TaskObject }) {
+  const { t } = useTranslation();
+  const list = task.status?.preflight?.crossings ?? [];
+  const matrix = useZoneMatrix(list.length > 0);
+  return list.map((c) => (
+    <Text key={`${c.from} ${c.to}`} size="sm" className="break">
+      <b>{t("task.crosses")}</b> {crossingWords(c, between(matrix.data ?? [], c.from, c.to), t)}
+    </Text>
+  ));
 }
 
 /** A sentence without the line that stands above it already. */
@@ -246,35 +270,7 @@ function Log({ name, prefix }: { name: string; prefix: boolean }) {
 }
 
 function Events({ name }: { name: string }) {
-  const { t } = useTranslation();
-  const lang = useLanguage();
-  const read = useTaskEvents(name);
-  return (
-    <View read={read} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("task.eventsEmpty")} />}>
-      {(events) => (
-        <Stack gap="xs">
-          {events.map((e) => (
-            <Group key={e.seq} gap="sm" align="flex-start" wrap="nowrap">
-              <Text size="xs" c="dimmed" w={130} style={{ flexShrink: 0 }} pt={2}>
-                {moment(e.time, lang)}
-              </Text>
-              <Badge
-                color={e.type === "Warning" ? "orange" : "gray"}
-                variant="light"
-                tt="none"
-                style={{ flexShrink: 0 }}
-              >
-                {e.reason}
-              </Badge>
-              <Text size="sm" className="break">
-                {said(e.message, lang)}
-              </Text>
-            </Group>
-          ))}
-        </Stack>
-      )}
-    </View>
-  );
+  return <EventList read={useTaskEvents(name)} />;
 }
 
 function Outputs({ name }: { name: string }) {
@@ -324,6 +320,9 @@ function Outputs({ name }: { name: string }) {
   );
 }
 
+const states = ["Created", "Running", "Exited", "Done"] as const;
+const isState = (word: string): word is (typeof states)[number] => states.some((s) => s === word);
+
 function Replicas({ name }: { name: string }) {
   const { t } = useTranslation();
   const read = useReplicas(name);
@@ -350,9 +349,22 @@ function Replicas({ name }: { name: string }) {
                     </Text>
                   </Table.Td>
                   <Table.Td className="break">
-                    {r.spare ? t("task.spare") : r.state} {r.message}
+                    {r.spare ? t("task.spare") : isState(r.state) ? t(`task.replica.${r.state}`) : r.state} {r.message}
+                    {r.state === "Running" && !r.attached && (
+                      <Badge color="orange" variant="light" tt="none" title={t("task.silentHint")}>
+                        {t("task.silent")}
+                      </Badge>
+                    )}
                   </Table.Td>
-                  <Table.Td>{r.node}</Table.Td>
+                  <Table.Td>
+                    {r.node ? (
+                      <AnchorLink to="/nodes/$name" params={{ name: r.node }} size="sm">
+                        {r.node}
+                      </AnchorLink>
+                    ) : (
+                      "—"
+                    )}
+                  </Table.Td>
                   <Table.Td>{r.signal || (r.exitCode ?? "—")}</Table.Td>
                 </Table.Tr>
               ))}

@@ -1,11 +1,17 @@
-import { Badge, Group, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Badge, Button, Group, List, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { useState } from "react";
 import { useTranslation } from "react-i18next";
+import { between, type Distance, millis, note } from "../apart";
 import type { Zone } from "../api/client";
-import { useDevices, useNodes, useZones } from "../api/queries";
+import { useOutage, useOutagePreview } from "../api/nodes";
+import { useDevices, useNodes, useWhoami, useZoneMatrix, useZones } from "../api/queries";
 import { groupBy, type NodePicture, picture, said, title } from "../format";
 import { Legend, NodeBlock } from "../parts/devices";
+import { Leaving } from "../parts/leaving";
+import { AnchorLink } from "../parts/link";
 import { useLanguage } from "../parts/now";
-import { Empty, LiveLight, Panel, View } from "../parts/states";
+import { Empty, Failure, LiveLight, Panel, View } from "../parts/states";
+import { Ask } from "../parts/work-row";
 
 /** So many nodes are drawn; of the others only the number is told. */
 const shownNodes = 600;
@@ -55,13 +61,20 @@ function ZoneCard({ zone }: { zone: Zone }) {
   const { t } = useTranslation();
   const lang = useLanguage();
   const degraded = zone.status?.health === "degraded";
+  const role = useWhoami().data?.role;
+  const operates = role === "admin" || role === "operator";
   const { deviceHour, currency } = zone.spec.price ?? {};
   return (
     <Panel
       title={title(zone)}
       right={
-        <Badge color={degraded ? "orange" : "green"} variant="light" tt="none" style={{ flexShrink: 0 }}>
-          {degraded ? t("zones.degraded") : t("zones.healthy")}
+        <Badge
+          color={zone.spec.outage ? "red" : degraded ? "orange" : "green"}
+          variant="light"
+          tt="none"
+          style={{ flexShrink: 0 }}
+        >
+          {zone.spec.outage ? t("zones.out") : degraded ? t("zones.degraded") : t("zones.healthy")}
         </Badge>
       }
     >
@@ -81,8 +94,50 @@ function ZoneCard({ zone }: { zone: Zone }) {
             {said(zone.status?.message, lang)}
           </Text>
         )}
+        {operates && <OutOrBack zone={zone} />}
       </Stack>
     </Panel>
+  );
+}
+
+/** Takes a zone out after showing what becomes of the tasks there, or takes that back. */
+function OutOrBack({ zone }: { zone: Zone }) {
+  const { t } = useTranslation();
+  const name = zone.metadata.name ?? "";
+  const outage = useOutage(name);
+  const [looked, look] = useState(false);
+  const leaving = useOutagePreview(name, looked);
+  if (zone.spec.outage) {
+    return (
+      <Stack gap="xs" align="flex-start" mt="xs">
+        <Button size="xs" loading={outage.isPending} onClick={() => outage.mutate(false)}>
+          {t("zones.recover")}
+        </Button>
+        {outage.error && <Failure error={outage.error} />}
+      </Stack>
+    );
+  }
+  return (
+    <Group mt="xs">
+      <Ask
+        word={t("zones.takeOut")}
+        size="xs"
+        variant="default"
+        title={t("zones.takeOutTitle", { name: title(zone) })}
+        confirm={t("zones.takeOutConfirm")}
+        pending={outage.isPending}
+        error={outage.error}
+        onOpen={() => {
+          outage.reset();
+          look(true);
+          void leaving.refetch();
+        }}
+        act={(done) => outage.mutate(true, { onSuccess: done })}
+      >
+        <Text size="sm">{t("zones.takeOutText")}</Text>
+        <Leaving read={leaving} />
+      </Ask>
+    </Group>
   );
 }
 
@@ -94,7 +149,15 @@ function shade(ms: number): string {
 }
 
 function Latency({ zones }: { zones: readonly Zone[] }) {
+  const matrix = useZoneMatrix();
+  return <View read={matrix}>{(items) => <Matrix zones={zones} items={items} />}</View>;
+}
+
+function Matrix({ zones, items }: { zones: readonly Zone[]; items: readonly Distance[] }) {
   const { t } = useTranslation();
+  const lang = useLanguage();
+  const name = (zone: string) => title(zones.find((z) => z.metadata.name === zone) ?? { metadata: { name: zone } });
+  const virtual = items.filter((d) => !d.measured && d.oneMachine);
   return (
     <Stack gap="xs">
       <Table.ScrollContainer minWidth={480}>
@@ -113,30 +176,70 @@ function Latency({ zones }: { zones: readonly Zone[] }) {
             {zones.map((from) => (
               <Table.Tr key={from.metadata.id}>
                 <Table.Th scope="row">{title(from)}</Table.Th>
-                {zones.map((to) => {
-                  const ms = from.spec.latencyMs?.[to.metadata.name ?? ""];
-                  const self = from.metadata.id === to.metadata.id;
-                  return (
-                    <Table.Td key={to.metadata.id} style={{ background: ms === undefined ? undefined : shade(ms) }}>
-                      {ms !== undefined ? (
-                        ms
-                      ) : (
-                        <Text span c="dimmed" size="sm">
-                          {self ? "—" : t("zones.unknownLatency")}
-                        </Text>
-                      )}
-                    </Table.Td>
-                  );
-                })}
+                {zones.map((to) => (
+                  <Cell
+                    key={to.metadata.id}
+                    self={from.metadata.id === to.metadata.id}
+                    known={between(items, from.metadata.name ?? "", to.metadata.name ?? "")}
+                  />
+                ))}
               </Table.Tr>
             ))}
           </Table.Tbody>
         </Table>
       </Table.ScrollContainer>
+      {virtual.length > 0 && virtual.length === items.length ? (
+        <Text size="sm">{t("zones.allOneMachine")}</Text>
+      ) : (
+        <List size="sm" aria-label={t("zones.measuredList")}>
+          {items
+            .filter((d) => d.measured || d.oneMachine)
+            .map((d) => (
+              <List.Item key={`${d.from} ${d.to}`} className="break">
+                {name(d.from)} – {name(d.to)}: {note(d, t, lang)}
+              </List.Item>
+            ))}
+        </List>
+      )}
       <Text size="xs" c="dimmed">
         {t("zones.latencyHint")}
       </Text>
     </Stack>
+  );
+}
+
+/** What is used, and below it what it stands beside. */
+function Cell({ self, known }: { self: boolean; known: Distance | undefined }) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  if (self || !known) {
+    return (
+      <Table.Td>
+        <Text span c="dimmed" size="sm">
+          {self ? "—" : t("zones.unknownLatency")}
+        </Text>
+      </Table.Td>
+    );
+  }
+  const { declaredMs, measured, source, usedMs, oneMachine } = known;
+  const beside =
+    source === "measured"
+      ? declaredMs === undefined
+        ? t("zones.notDeclared")
+        : t("zones.declaredAs", { ms: millis(declaredMs) })
+      : measured
+        ? t("zones.measuredAs", { ms: millis(measured.p50Ms) })
+        : t(oneMachine ? "zones.oneMachineShort" : "zones.notMeasured");
+  return (
+    <Table.Td style={{ background: shade(usedMs) }} title={note(known, t, lang)}>
+      <Text size="sm">
+        {millis(usedMs)} ms{" "}
+        <Text span size="xs">
+          {t(`zones.source.${source}`)}
+        </Text>
+      </Text>
+      <Text size="xs">{beside}</Text>
+    </Table.Td>
   );
 }
 
@@ -179,9 +282,15 @@ function Rack({ name, nodes }: { name: string; nodes: readonly NodePicture[] }) 
         <Group key={p.node.metadata.id} gap="xs" wrap="nowrap" justify="space-between">
           <Group gap="xs" wrap="nowrap" miw={0}>
             <NodeBlock picture={p} />
-            <Text size="xs" truncate title={p.node.spec.devices?.[0]?.type}>
+            <AnchorLink
+              to="/nodes/$name"
+              params={{ name: p.node.metadata.name ?? "" }}
+              size="xs"
+              truncate
+              title={p.node.spec.devices?.[0]?.type}
+            >
               {p.node.metadata.name}
-            </Text>
+            </AnchorLink>
           </Group>
           <NodeState picture={p} />
         </Group>
@@ -200,9 +309,12 @@ function NodeState({ picture: p }: { picture: NodePicture }) {
       </Badge>
     );
   }
+  const closed = p.devices.filter((d) => d === "down").length;
   return (
-    <Text size="xs" c="dimmed" style={{ whiteSpace: "nowrap" }}>
-      {t("zones.free", { free, total: p.devices.length })}
+    <Text size="xs" c={closed > 0 ? "var(--mantine-color-error)" : "dimmed"} style={{ whiteSpace: "nowrap" }}>
+      {closed > 0
+        ? t("zones.freeClosed", { free, closed, total: p.devices.length })
+        : t("zones.free", { free, total: p.devices.length })}
     </Text>
   );
 }

@@ -18,9 +18,24 @@ import type { Faults } from "../faults";
 import { bytes } from "../format";
 import { Failure } from "./states";
 
+/** What of a form is about code. */
+export type CodeForm = Pick<
+  Form,
+  | "project"
+  | "code"
+  | "archive"
+  | "gitUrl"
+  | "gitRevision"
+  | "gitSecret"
+  | "folder"
+  | "requirements"
+  | "command"
+  | "image"
+>;
+
 interface Props {
-  form: Form;
-  change: (patch: Partial<Form>) => void;
+  form: CodeForm;
+  change: (patch: Partial<CodeForm>) => void;
   faults: Faults["at"];
   disabled: boolean;
   /** Names of folders that the project was granted. */

@@ -5,6 +5,7 @@ import {
   Input,
   MultiSelect,
   NumberInput,
+  SegmentedControl,
   Select,
   SimpleGrid,
   Stack,
@@ -74,6 +75,9 @@ interface Props {
   change: (patch: Partial<Form>) => void;
   faults: Faults;
   projects: readonly Project[];
+  /** Whether it runs inside what runs already. */
+  existing: boolean;
+  setExisting: (yes: boolean) => void;
 }
 
 function isClass(word: string): word is PriorityClass {
@@ -81,11 +85,14 @@ function isClass(word: string): word is PriorityClass {
 }
 
 /** With what the list has not, so that it is not lost. */
-function withOwn(list: { value: string; label: string }[], own: string) {
+export function withOwn(list: { value: string; label: string }[], own: string) {
   return own === "" || list.some((e) => e.value === own) ? list : [...list, { value: own, label: own }];
 }
 
-export function Fields({ form, change, faults, projects }: Props) {
+/** A framework as the manifest has it. */
+const bare = (framework: string) => (framework === "plain" ? "" : framework);
+
+export function Fields({ form, change, faults, projects, existing, setExisting }: Props) {
   const { t } = useTranslation();
   const zones = useZones();
   const nodes = useNodes();
@@ -104,6 +111,19 @@ export function Fields({ form, change, faults, projects }: Props) {
   return (
     <Stack gap="sm">
       {disabled && <Text size="sm">{t("create.yamlBad")}</Text>}
+      <SegmentedControl
+        aria-label={t("inside.mode")}
+        data={[
+          { value: "new", label: t("inside.modeNew") },
+          { value: "existing", label: t("inside.modeExisting") },
+        ]}
+        value={existing ? "existing" : "new"}
+        onChange={(mode) => {
+          setExisting(mode === "existing");
+          if (mode === "new" && f.inside.length > 0) change(within([]));
+        }}
+        disabled={disabled}
+      />
       <TextInput
         label={t("create.displayName")}
         description={t("create.displayNameHint")}
@@ -114,6 +134,16 @@ export function Fields({ form, change, faults, projects }: Props) {
         maxLength={128}
       />
       <Tenancy form={f} change={change} faults={at} projects={projects} disabled={disabled} />
+      {existing && (
+        <Inside
+          project={f.project}
+          names={f.inside}
+          framework={f.framework}
+          change={(names, framework) => change({ ...within(names), ...(framework && { framework: bare(framework) }) })}
+          error={at.inside}
+          disabled={disabled}
+        />
+      )}
       <CodeFields form={f} change={change} faults={at} disabled={disabled} folders={foldersOf(mine)} />
       <Textarea
         label={t("create.command")}
@@ -264,14 +294,6 @@ export function Fields({ form, change, faults, projects }: Props) {
         faults={rows}
         error={at.secrets}
       />
-      <Inside
-        project={f.project}
-        names={f.inside}
-        framework={f.framework}
-        change={(names) => change(within(names))}
-        error={at.inside}
-        disabled={disabled}
-      />
     </Stack>
   );
 }
@@ -282,7 +304,7 @@ export function nominal(zones: readonly Zone[], chosen: readonly string[]): bool
 }
 
 /** Folders that a project was granted, as names; a server that knows of none says nothing. */
-function foldersOf(project: Project | undefined): string[] {
+export function foldersOf(project: Project | undefined): string[] {
   const list: unknown = (project?.spec as { folders?: unknown } | undefined)?.folders;
   if (!Array.isArray(list)) return [];
   return list

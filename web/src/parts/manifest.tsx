@@ -1,8 +1,7 @@
 import type { ReactNode } from "react";
 import { stringify } from "yaml";
-import type { Task } from "../api/client";
 
-/** The task as a manifest that can be submitted again; a module of its own, with the YAML library. */
-export default function Manifest({ task, children }: { task: Task; children: (text: string) => ReactNode }) {
-  return children(stringify({ kind: "TrainingTask", ...task }, { lineWidth: 0 }));
+/** An object as a manifest that can be applied again; a module of its own, with the YAML library. */
+export default function Manifest(props: { kind?: string; task: object; children: (text: string) => ReactNode }) {
+  return props.children(stringify({ kind: props.kind ?? "TrainingTask", ...props.task }, { lineWidth: 0 }));
 }

@@ -1,4 +1,5 @@
 import { Badge, Group, SimpleGrid, Stack, Text } from "@mantine/core";
+import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 import type { Task } from "../api/client";
 import { moment } from "../format";
@@ -64,6 +65,20 @@ function paint(i: number): string {
   return `var(--fermi-phase-${i})`;
 }
 
+/** What a recovery cost, as far as it is known. */
+function way(bar: Bar, t: TFunction): string[] {
+  const out: string[] = [];
+  if (bar.lostSteps) out.push(t("recovery.again", { count: bar.lostSteps }));
+  if (bar.swapped) out.push(t("recovery.swapped"));
+  return out;
+}
+
+/** Where its state came from; the step where it is known. */
+function fromOf(source: NonNullable<Bar["source"]>, step: number | undefined, t: TFunction): string {
+  if (source === "beginning") return t("recovery.from.beginning");
+  return step ? t(`recovery.from.${source}`, { step }) : t(`recovery.by.${source}`);
+}
+
 /** Each recovery as a bar of its phases, all on one scale, and the goal where it is on it. */
 function Plot({ bars, lang }: { bars: Bar[]; lang: Language }) {
   const { t } = useTranslation();
@@ -76,6 +91,7 @@ function Plot({ bars, lang }: { bars: Bar[]; lang: Language }) {
         const who = [bar.rank !== undefined && t("recovery.rank", { n: bar.rank }), bar.node]
           .filter(Boolean)
           .join(" · ");
+        const from = bar.source && fromOf(bar.source, bar.step, t);
         const words = bar.parts.map((p) => `${t(`recovery.${p.phase}`)} ${short(p.ms, t)}`).join(", ");
         return (
           <li key={bar.key}>
@@ -84,8 +100,21 @@ function Plot({ bars, lang }: { bars: Bar[]; lang: Language }) {
               {bar.cause && ` · ${bar.cause}`}
               {who && <br />}
               {who}
+              {from && <br />}
+              {from}
+              {way(bar, t).map((w) => (
+                <span key={w}>
+                  <br />
+                  {w}
+                </span>
+              ))}
             </Text>
-            <div className="track" role="img" aria-label={`${name}: ${who && `${who}; `}${words}`} title={words}>
+            <div
+              className="track"
+              role="img"
+              aria-label={`${name}: ${[who, words, from].filter(Boolean).join("; ")}`}
+              title={words}
+            >
               {bar.parts.map((p) => (
                 <span
                   key={p.phase}

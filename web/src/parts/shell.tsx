@@ -16,20 +16,32 @@ import { useSignOut, useWhoami } from "../api/queries";
 import { chooseLanguage } from "../i18n/setup";
 import { SignIn } from "../pages/sign-in";
 import { onSession, signedIn } from "../session";
+import { Announcement } from "./announcement";
 import { AnchorLink, NavTo } from "./link";
 import { useLanguage } from "./now";
 
 const places = [
   { to: "/", word: "nav.overview" },
+  { to: "/environments", word: "nav.environments" },
   { to: "/tasks", word: "nav.tasks" },
   { to: "/create", word: "nav.create" },
+  { to: "/services", word: "nav.services" },
+  { to: "/images", word: "nav.images" },
+  { to: "/datasets", word: "nav.datasets" },
   { to: "/zones", word: "nav.zones" },
 ] as const;
 
 /** The frame around every page; without a session it shows sign-in in the page's place. */
 export function Shell() {
   const inside = useSyncExternalStore(onSession, signedIn);
-  return inside ? <Frame /> : <SignIn />;
+  return inside ? (
+    <>
+      <Frame />
+      <Announcement />
+    </>
+  ) : (
+    <SignIn />
+  );
 }
 
 /** Language and colour, also on the sign-in page. */
@@ -102,7 +114,7 @@ function Frame() {
             key={to}
             to={to}
             label={t(word)}
-            active={to === "/" ? path === "/" : path.startsWith(to)}
+            active={to === "/" ? path === "/" : path.startsWith(to) || (to === "/zones" && path.startsWith("/nodes/"))}
             onClick={menu.close}
             style={{ borderRadius: 8 }}
           />

@@ -106,7 +106,29 @@ func (b *Book) Run(ctx context.Context, g *gang.Gang, status api.TrainingTaskSta
 	if err != nil || len(rows) == 0 {
 		return err
 	}
+	if err := b.closeRest(ctx, rows, status); err != nil {
+		return err
+	}
 	task := *g.Task
 	task.Status = status
 	return b.history.PutRun(ctx, history.RunOf(&task, g.Members.Nodes(), history.Together(rows)))
+}
+
+// closeRest ends what is left open of a task that ends: stays of replicas that nobody knows any more, whose end nobody saw. They
+// cost until the task ended, and not for ever.
+func (b *Book) closeRest(ctx context.Context, rows []history.UsageRow, status api.TrainingTaskStatus) error {
+	if status.FinishedAt == nil {
+		return nil
+	}
+	var open []history.UsageRow
+	for i := range rows {
+		if r := &rows[i]; r.Stop.IsZero() {
+			r.Stop, r.ExitCode, r.Reason = *status.FinishedAt, -1, engine.ReasonLauncherLost
+			if r.Stop.Before(r.Start) {
+				r.Stop = r.Start
+			}
+			open = append(open, *r)
+		}
+	}
+	return b.history.PutUsage(ctx, open...)
 }

@@ -70,7 +70,10 @@ func reasonText(m *gang.Member, e *engine.Exit) fault.Text {
 	case engine.ReasonTimedOut:
 		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
 	case engine.ReasonLauncherLost:
-		return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who)
+		if why := fault.Unpack(e.Message); why.ZH != "" { // its engine knows more
+			return fault.T("%[1]s was lost on node %[2]s. %[3]s", "%[1]s 在节点 %[2]s 上丢失。%[4]s", who, m.Node, why.EN, why.ZH)
+		}
+		return lostText(who, m.Node, e.Cause)
 	case engine.ReasonSilent:
 		return fault.T("The launcher of %s on node %s was not heard any more while the others waited for it.", "节点 %[2]s 上 %[1]s 的启动器失去联系，其他副本在等待它。", who, m.Node)
 	case engine.ReasonNodeLost:
@@ -88,6 +91,21 @@ func reasonText(m *gang.Member, e *engine.Exit) fault.Text {
 		return fault.T("%s was stopped.", "%s 被停止。", who)
 	}
 	return fault.T("%s ended: %s", "%s 已结束：%s", who, e.Reason)
+}
+
+// lostText says how a launcher went: a process that was killed is no lost node.
+func lostText(who, node, cause string) fault.Text {
+	switch cause {
+	case engine.CauseNodeRestarted:
+		return fault.T("Node %[2]s restarted, and %[1]s ended with it.", "节点 %[2]s 发生重启，%[1]s 随之结束。", who, node)
+	case engine.CauseLauncherNotStarted:
+		return fault.T("The launcher of %[1]s could not be started on node %[2]s.", "无法在节点 %[2]s 上启动 %[1]s 的启动器。", who, node)
+	case engine.CauseLauncherKilled:
+		return fault.T("The launcher of %[1]s, a process on node %[2]s, was killed; its processes were ended. The node is up.", "节点 %[2]s 上 %[1]s 的启动器进程被杀死，其进程已结束。节点本身正常。", who, node)
+	case "":
+		return fault.T("The launcher of %[1]s on node %[2]s is gone, and nothing says how; its processes were ended.", "节点 %[2]s 上 %[1]s 的启动器已不在，原因不明；其进程已结束。", who, node)
+	}
+	return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who) // for the cause that follows
 }
 
 // ExitCode is the task's where this is what it failed of.
@@ -192,13 +210,17 @@ func leftEarly(u *gang.Unit, first *api.ReplicaFailure) *api.ReplicaFailure {
 // Hang is what silence was found to be.
 type Hang struct {
 	Failure *api.ReplicaFailure // nil: nobody is at fault, or it is not known yet
-	Wait    time.Duration       // until when those that are new are waited for; 0: nobody is
+	Wait    time.Duration       // until it has to be looked at again; 0: on a change
 	Spared  bool                // a task without restarts goes on: all that is known is that nothing is printed any more
+	Alone   *link.RankState     // of those that have stood still for a minute while others make steps, the one that does so longest; nil: none has
 }
+
+// aloneAfter is when it is told that some ranks stand still while others don't: those that keep step with them stand still much sooner.
+const aloneAfter = time.Minute
 
 // OfSilence is the rank that the others wait for, or that is stopped. All launchers whose ranks tell their
 // progress must see a hang: where one does not, its ranks work and the others wait with good reason. A
-// process that is stopped needs no other witness. Where all that is known was read from what they print, and the task
+// process that is stopped needs no other witness. Where some go on all the same, nobody waits for those that stand still: it is only told. Where all that is known was read from what they print, and the task
 // would end of it, since it has no restarts left, it is only told.
 func OfSilence(u *gang.Unit, old *api.ReplicaFailure, left int, now time.Time) Hang {
 	if old != nil && old.Generation == u.Generation && (old.Reason == diagnose.ReasonHung || old.Reason == diagnose.ReasonStopped) {
@@ -223,8 +245,15 @@ func OfSilence(u *gang.Unit, old *api.ReplicaFailure, left int, now time.Time) H
 		}
 		stopped = stopped || slices.ContainsFunc(m.Said.Hung, func(r link.RankState) bool { return r.State == 'T' })
 	}
-	if len(states) == 0 || witnesses < watched && !stopped {
+	switch {
+	case len(states) == 0:
 		return Hang{}
+	case witnesses < watched && !stopped:
+		if left := aloneAfter - now.Sub(at); left > 0 {
+			return Hang{Wait: left}
+		}
+		longest := slices.MaxFunc(states, func(a, b link.RankState) int { return cmp.Compare(a.Silent, b.Silent) })
+		return Hang{Alone: &longest}
 	}
 	if wait := beginning(u, now, states, at); wait > 0 && !stopped {
 		return Hang{Wait: wait}

@@ -64,7 +64,7 @@ func TestALauncherThatIsGoneIsLost(t *testing.T) {
 	}
 }
 
-// TestSilence: all who watch must see it, a process that is stopped needs no witness, and a task that would end of what is only
+// TestSilence: all who watch must see it, or it is only told, a process that is stopped needs no witness, and a task that would end of what is only
 // printed is spared.
 func TestSilence(t *testing.T) {
 	silent := func(u *gang.Unit, i int, step int64, state byte) {
@@ -77,8 +77,11 @@ func TestSilence(t *testing.T) {
 		u.Members[i].Said.Watched, u.Members[i].Said.SteppedAt = true, now.Add(-time.Minute)
 	}
 	silent(u, 0, 7, 'S')
-	if h := OfSilence(u, nil, 1, now); h != (Hang{}) {
+	if h := OfSilence(u, nil, 1, now); h != (Hang{Wait: aloneAfter}) {
 		t.Errorf("one of three: %+v", h)
+	}
+	if h := OfSilence(u, nil, 1, now.Add(aloneAfter)); h.Failure != nil || h.Alone == nil || h.Alone.Rank != 0 || h.Alone.Step != 7 {
+		t.Errorf("one of three, for a minute: %+v", h)
 	}
 	silent(u, 1, 5, 'S')
 	silent(u, 2, 7, 'S')

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/restored"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -77,6 +78,40 @@ func (c *crew) kept(role string, generation int) (n int) {
 		}
 	}
 	return n
+}
+
+// toldStep is the step that the ranks of a generation were told to go on from; 0: not known. What a script saves to its own folder is numbered as it
+// likes: by steps, by epochs, or not at all, where the time counts.
+func (c *crew) toldStep(r *api.Rendezvous) int64 {
+	if r == nil || c.Task.Spec.CheckpointFolder() != "" {
+		return 0
+	}
+	return r.Restore
+}
+
+// source is where the states came from that the ranks of a generation began from, as they were told and as their launchers say.
+func (c *crew) source(role string, generation int, told *api.Rendezvous) string {
+	said := map[string]bool{}
+	for i := range c.members {
+		if m := &c.members[i]; c.Alone(m.Role) == role && m.Said.Generation == int64(generation) {
+			said[m.Said.Restored] = true
+		}
+	}
+	switch {
+	case said[engine.FromFolder]:
+		return restored.Folder
+	case told != nil && told.Origin != nil && len(said) == 1 && said[link.TierLocal]:
+		return restored.Local
+	case told != nil && told.Origin != nil: // also where only some of the ranks needed it
+		return restored.Shared
+	case said[engine.FromPeer]:
+		return restored.Peer
+	case told == nil || told.Restore == 0:
+		return restored.Beginning
+	case c.Task.Spec.Checkpoint != nil && c.Task.Spec.Checkpoint.Instant != "":
+		return restored.Instant
+	}
+	return restored.Memory
 }
 
 // progress is how far the ranks of a generation are, together.

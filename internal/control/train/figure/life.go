@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/moment"
 )
 
 // The account of a task's time. It is kept by what happens in its life, in order, and by nothing else: the same happenings make the same
@@ -51,6 +52,20 @@ func accountOf(old *api.TimeUse) account {
 	out := *old
 	out.Spent = maps.Clone(old.Spent)
 	return account{&out}
+}
+
+// follow moves the account with a wall clock that was set since it was written: what was not yet counted took as long as it did by
+// the other clock.
+func (a *account) follow(now *moment.Mark) {
+	if a.TimeUse == nil || now == nil {
+		return
+	}
+	next := *now
+	if old := a.Clock; old != nil {
+		moved := now.MovedSince(old)
+		a.At, next.Moved = a.At.Add(moved), old.Moved+api.Duration(moved)
+	}
+	a.Clock = &next
 }
 
 // pass counts the time until then for what was done.

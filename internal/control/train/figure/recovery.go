@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/restored"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -193,7 +194,7 @@ func (t *Turn) advance(in *api.Interruptions, r *api.Recovery) (changed bool) {
 	was, _ := openIn(t.Before, r.Role)
 	generation, open := openIn(t.After, r.Role)
 	if r.OpenedAt == nil && generation > was && open != nil {
-		r.OpenedAt, r.Generation, r.Restore, r.Reloaded = t.at(), generation, open.Restore, open.Origin != nil
+		r.OpenedAt, r.Generation, r.Restore, r.Reloaded = t.at(), generation, t.crew().toldStep(open), open.Origin != nil
 		if r.AttributedAt == nil { // the generation changed anyway; nobody asks any more whose fault it was
 			r.AttributedAt = t.at()
 		}
@@ -213,12 +214,16 @@ func (t *Turn) advance(in *api.Interruptions, r *api.Recovery) (changed bool) {
 	}
 	if r.RunningAt == nil {
 		r.RunningAt, r.Kept, changed = t.at(), t.crew().kept(r.Role, generation), true
+		r.Source = t.crew().source(r.Role, generation, open)
 	}
 	if r.Step == 0 { // no step was told before: that they run is all that can be known
 		endRecovery(in, r, t.Now)
 		in.Untold++
-		t.tell(false, "RunsAgain", "runs-"+r.Role+strconv.Itoa(r.Generation), fault.T(
-			"All ranks run again, %.2f s after the failure. They had told no steps: what was lost is not known.", "故障 %.2f 秒后全部进程重新运行。故障前未上报步数，损失未知。", r.EndedAt.Sub(r.FailedAt).Seconds()))
+		after, from := r.EndedAt.Sub(r.FailedAt).Seconds(), restored.From(r)
+		t.tell(false, "RunsAgain", "runs-"+r.Role+strconv.Itoa(r.Generation), fault.Text{
+			EN: fmt.Sprintf("All ranks run again %s, %.2f s after the failure. They had told no steps: what was lost is not known.", from.EN, after),
+			ZH: fmt.Sprintf("故障 %.2f 秒后全部进程重新运行，%s。故障前未上报步数，损失未知。", after, from.ZH),
+		})
 		return true
 	}
 	if stepped, ended := t.follow(in, r); stepped || ended {
@@ -238,6 +243,9 @@ func (t *Turn) follow(in *api.Interruptions, r *api.Recovery) (stepped, ended bo
 		r.SteppedAt, stepped = &at, true
 		if p.first > 0 { // whatever it was told to go on from
 			r.Restore = p.first - 1
+			if r.Restore > 0 && r.Source == restored.Beginning {
+				r.Source = restored.Script
+			}
 		}
 		lost := max(r.Made-r.Restore, 0)
 		r.LostSteps, in.LostSteps = &lost, in.LostSteps+lost
@@ -281,6 +289,9 @@ func recoveredText(r *api.Recovery) fault.Text {
 	lost := int64(0)
 	if r.LostSteps != nil {
 		lost = *r.LostSteps
+	}
+	if from := restored.From(r); from.EN != "" {
+		en, zh = en+" "+from.EN+",", zh+from.ZH+"，"
 	}
 	again := fault.T("%d [step was|steps were] made again.", "重算 %d 步。", lost)
 	return fault.Text{

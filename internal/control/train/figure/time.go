@@ -16,6 +16,7 @@ func (t *Turn) Time() {
 		return
 	}
 	a := accountOf(t.Before.Time)
+	a.follow(t.Clock)
 	for _, h := range t.happenings(&a) {
 		a.happen(h)
 	}
@@ -27,8 +28,21 @@ func (t *Turn) Time() {
 	if !t.Changed && old != nil && old.Doing == a.Doing && (a.Doing != api.TimeEffective || a.At.Sub(old.At) < every) {
 		return
 	}
+	if a.Clock == nil { // it begins with this turn
+		a.follow(t.Clock)
+	}
 	a.happen(happening{what: looked, at: t.Now})
 	t.After.Time, t.Changed = a.TimeUse, true
+	a.endTruly(t.After)
+}
+
+// endTruly puts the end of a task whose wall clock was set while it ran where it belongs: so long after its start as it took.
+func (a account) endTruly(status *api.TrainingTaskStatus) {
+	if a.Clock == nil || a.Clock.Moved == 0 || status.FinishedAt == nil || !status.Phase.Finished() {
+		return
+	}
+	at := status.FinishedAt.Add(-a.Clock.Moved.Std())
+	status.FinishedAt = &at
 }
 
 // happenings are what this turn brought; a is the account before it.
@@ -40,7 +54,7 @@ func (t *Turn) happenings(a *account) (list []happening) {
 			h.at = t.Now
 		}
 		if r := t.After.Rendezvous; r != nil {
-			h.step = r.Restore
+			h.step = stepOf(t.Task, r.Restore)
 		}
 		add(h)
 	}
@@ -75,9 +89,17 @@ func (t *Turn) happenings(a *account) (list []happening) {
 // rewindsTo is the step that somebody asked the task to go on from.
 func (t *Turn) rewindsTo() int64 {
 	if r := t.Task.Spec.Restore; r != nil {
-		return r.Step
+		return stepOf(t.Task, r.Step)
 	}
 	return 0
+}
+
+// stepOf is the step of the checkpoint that a task goes on from as was asked. Where its number need be no step all that is made from there on is new.
+func stepOf(task *api.TrainingTask, step int64) int64 {
+	if task.Spec.CheckpointFolder() != "" {
+		return min(step, 1)
+	}
+	return step
 }
 
 // steps is what a generation that runs did, and that it stands still.

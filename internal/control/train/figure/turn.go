@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/moment"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -17,6 +18,7 @@ type Turn struct {
 	Over    bool                    // the task leaves the store: nothing is written down any more
 	Leaves  bool                    // it was told to end, to leave or to go back: ends of ranks are no failures
 	Now     time.Time
+	Clock   *moment.Mark // the same by a clock that nobody sets; nil: there is none
 
 	Changed bool // something was put in
 	Events  []Event

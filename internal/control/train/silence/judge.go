@@ -8,13 +8,14 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 )
 
 const (
 	// After is how long a launcher says nothing until it is silent.
-	After = 10 * time.Second
+	After = hearing.SilentAfter
 	// LostAfter is how long it is silent until it is lost.
-	LostAfter = 30 * time.Second
+	LostAfter = hearing.LostAfter
 )
 
 // Verdict is what silence was found to be.

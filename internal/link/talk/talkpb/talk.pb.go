@@ -34,6 +34,7 @@ type Frame struct {
 	//	*Frame_Close
 	//	*Frame_Exit
 	//	*Frame_Signal
+	//	*Frame_Dial
 	Message       isFrame_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -157,12 +158,21 @@ func (x *Frame) GetSignal() *Signal {
 	return nil
 }
 
+func (x *Frame) GetDial() *Dial {
+	if x != nil {
+		if x, ok := x.Message.(*Frame_Dial); ok {
+			return x.Dial
+		}
+	}
+	return nil
+}
+
 type isFrame_Message interface {
 	isFrame_Message()
 }
 
 type Frame_Open struct {
-	Open *Open `protobuf:"bytes,1,opt,name=open,proto3,oneof"` // to the launcher, first
+	Open *Open `protobuf:"bytes,1,opt,name=open,proto3,oneof"` // to the launcher, first: a terminal
 }
 
 type Frame_Opened struct {
@@ -182,11 +192,11 @@ type Frame_Resize struct {
 }
 
 type Frame_End struct {
-	End *End `protobuf:"bytes,6,opt,name=end,proto3,oneof"` // to the launcher: no more input comes
+	End *End `protobuf:"bytes,6,opt,name=end,proto3,oneof"` // to the launcher, of a connection both ways: no more bytes come
 }
 
 type Frame_Close struct {
-	Close *Close `protobuf:"bytes,7,opt,name=close,proto3,oneof"` // to the launcher: hang up on the shell
+	Close *Close `protobuf:"bytes,7,opt,name=close,proto3,oneof"` // to the launcher: hang up on the shell; of a connection both ways: it broke
 }
 
 type Frame_Exit struct {
@@ -195,6 +205,10 @@ type Frame_Exit struct {
 
 type Frame_Signal struct {
 	Signal *Signal `protobuf:"bytes,9,opt,name=signal,proto3,oneof"` // to the launcher
+}
+
+type Frame_Dial struct {
+	Dial *Dial `protobuf:"bytes,10,opt,name=dial,proto3,oneof"` // to the launcher, first: a connection into the replica's network
 }
 
 func (*Frame_Open) isFrame_Message() {}
@@ -215,6 +229,8 @@ func (*Frame_Exit) isFrame_Message() {}
 
 func (*Frame_Signal) isFrame_Message() {}
 
+func (*Frame_Dial) isFrame_Message() {}
+
 // Open is a wish for a terminal: of the session with this id if there is one, else for a new one.
 type Open struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -227,6 +243,9 @@ type Open struct {
 	From          int64                  `protobuf:"varint,7,opt,name=from,proto3" json:"from,omitempty"`     // bytes of its output that are known already
 	Rank          int32                  `protobuf:"varint,8,opt,name=rank,proto3" json:"rank,omitempty"`     // beside which process, of this launcher's; -1: any
 	Attach        bool                   `protobuf:"varint,9,opt,name=attach,proto3" json:"attach,omitempty"` // only one that is there already
+	Line          string                 `protobuf:"bytes,10,opt,name=line,proto3" json:"line,omitempty"`     // in the place of command: a line for the user's shell
+	Env           []string               `protobuf:"bytes,11,rep,name=env,proto3" json:"env,omitempty"`       // NAME=VALUE, over those of the replica
+	Bound         bool                   `protobuf:"varint,12,opt,name=bound,proto3" json:"bound,omitempty"`  // it ends with this stream
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -324,19 +343,95 @@ func (x *Open) GetAttach() bool {
 	return false
 }
 
+func (x *Open) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
+}
+
+func (x *Open) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *Open) GetBound() bool {
+	if x != nil {
+		return x.Bound
+	}
+	return false
+}
+
+// Dial is a wish for a TCP connection, as the replica's own processes would make it.
+type Dial struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Port          int32                  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dial) Reset() {
+	*x = Dial{}
+	mi := &file_talk_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dial) ProtoMessage() {}
+
+func (x *Dial) ProtoReflect() protoreflect.Message {
+	mi := &file_talk_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dial.ProtoReflect.Descriptor instead.
+func (*Dial) Descriptor() ([]byte, []int) {
+	return file_talk_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Dial) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Dial) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// Opened: from is where the output that follows begins; secret, of a connection, what the replica's notebook asks its callers for.
 type Opened struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Fresh         bool                   `protobuf:"varint,2,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	From          int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`
 	Tty           bool                   `protobuf:"varint,4,opt,name=tty,proto3" json:"tty,omitempty"`
+	Secret        string                 `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_talk_proto_msgTypes[2]
+	mi := &file_talk_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -348,7 +443,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[2]
+	mi := &file_talk_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -361,7 +456,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{2}
+	return file_talk_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Opened) GetSession() string {
@@ -392,6 +487,13 @@ func (x *Opened) GetTty() bool {
 	return false
 }
 
+func (x *Opened) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 type Refused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -403,7 +505,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_talk_proto_msgTypes[3]
+	mi := &file_talk_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +517,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[3]
+	mi := &file_talk_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +530,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{3}
+	return file_talk_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Refused) GetReason() string {
@@ -463,7 +565,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_talk_proto_msgTypes[4]
+	mi := &file_talk_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +577,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[4]
+	mi := &file_talk_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +590,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{4}
+	return file_talk_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Data) GetData() []byte {
@@ -522,7 +624,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_talk_proto_msgTypes[5]
+	mi := &file_talk_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +636,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[5]
+	mi := &file_talk_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +649,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{5}
+	return file_talk_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Resize) GetColumns() int32 {
@@ -572,7 +674,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_talk_proto_msgTypes[6]
+	mi := &file_talk_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +686,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[6]
+	mi := &file_talk_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +699,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{6}
+	return file_talk_proto_rawDescGZIP(), []int{7}
 }
 
 type Close struct {
@@ -608,7 +710,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_talk_proto_msgTypes[7]
+	mi := &file_talk_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +722,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[7]
+	mi := &file_talk_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +735,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{7}
+	return file_talk_proto_rawDescGZIP(), []int{8}
 }
 
 type Exit struct {
@@ -646,7 +748,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_talk_proto_msgTypes[8]
+	mi := &file_talk_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +760,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[8]
+	mi := &file_talk_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +773,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{8}
+	return file_talk_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -697,7 +799,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_talk_proto_msgTypes[9]
+	mi := &file_talk_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +811,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_talk_proto_msgTypes[9]
+	mi := &file_talk_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +824,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_talk_proto_rawDescGZIP(), []int{9}
+	return file_talk_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Signal) GetName() string {
@@ -737,7 +839,7 @@ var File_talk_proto protoreflect.FileDescriptor
 const file_talk_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"talk.proto\x12\rfermi.talk.v1\"\xb0\x03\n" +
+	"talk.proto\x12\rfermi.talk.v1\"\xdb\x03\n" +
 	"\x05Frame\x12)\n" +
 	"\x04open\x18\x01 \x01(\v2\x13.fermi.talk.v1.OpenH\x00R\x04open\x12/\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.fermi.talk.v1.OpenedH\x00R\x06opened\x122\n" +
@@ -747,8 +849,10 @@ const file_talk_proto_rawDesc = "" +
 	"\x03end\x18\x06 \x01(\v2\x12.fermi.talk.v1.EndH\x00R\x03end\x12,\n" +
 	"\x05close\x18\a \x01(\v2\x14.fermi.talk.v1.CloseH\x00R\x05close\x12)\n" +
 	"\x04exit\x18\b \x01(\v2\x13.fermi.talk.v1.ExitH\x00R\x04exit\x12/\n" +
-	"\x06signal\x18\t \x01(\v2\x15.fermi.talk.v1.SignalH\x00R\x06signalB\t\n" +
-	"\amessage\"\xce\x01\n" +
+	"\x06signal\x18\t \x01(\v2\x15.fermi.talk.v1.SignalH\x00R\x06signal\x12)\n" +
+	"\x04dial\x18\n" +
+	" \x01(\v2\x13.fermi.talk.v1.DialH\x00R\x04dialB\t\n" +
+	"\amessage\"\x8a\x02\n" +
 	"\x04Open\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\tR\acommand\x12\x10\n" +
@@ -758,12 +862,20 @@ const file_talk_proto_rawDesc = "" +
 	"\x04term\x18\x06 \x01(\tR\x04term\x12\x12\n" +
 	"\x04from\x18\a \x01(\x03R\x04from\x12\x12\n" +
 	"\x04rank\x18\b \x01(\x05R\x04rank\x12\x16\n" +
-	"\x06attach\x18\t \x01(\bR\x06attach\"^\n" +
+	"\x06attach\x18\t \x01(\bR\x06attach\x12\x12\n" +
+	"\x04line\x18\n" +
+	" \x01(\tR\x04line\x12\x10\n" +
+	"\x03env\x18\v \x03(\tR\x03env\x12\x14\n" +
+	"\x05bound\x18\f \x01(\bR\x05bound\".\n" +
+	"\x04Dial\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\"v\n" +
 	"\x06Opened\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05fresh\x18\x02 \x01(\bR\x05fresh\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x10\n" +
-	"\x03tty\x18\x04 \x01(\bR\x03tty\"A\n" +
+	"\x03tty\x18\x04 \x01(\bR\x03tty\x12\x16\n" +
+	"\x06secret\x18\x05 \x01(\tR\x06secret\"A\n" +
 	"\aRefused\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02en\x18\x02 \x01(\tR\x02en\x12\x0e\n" +
@@ -797,36 +909,38 @@ func file_talk_proto_rawDescGZIP() []byte {
 	return file_talk_proto_rawDescData
 }
 
-var file_talk_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_talk_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_talk_proto_goTypes = []any{
 	(*Frame)(nil),   // 0: fermi.talk.v1.Frame
 	(*Open)(nil),    // 1: fermi.talk.v1.Open
-	(*Opened)(nil),  // 2: fermi.talk.v1.Opened
-	(*Refused)(nil), // 3: fermi.talk.v1.Refused
-	(*Data)(nil),    // 4: fermi.talk.v1.Data
-	(*Resize)(nil),  // 5: fermi.talk.v1.Resize
-	(*End)(nil),     // 6: fermi.talk.v1.End
-	(*Close)(nil),   // 7: fermi.talk.v1.Close
-	(*Exit)(nil),    // 8: fermi.talk.v1.Exit
-	(*Signal)(nil),  // 9: fermi.talk.v1.Signal
+	(*Dial)(nil),    // 2: fermi.talk.v1.Dial
+	(*Opened)(nil),  // 3: fermi.talk.v1.Opened
+	(*Refused)(nil), // 4: fermi.talk.v1.Refused
+	(*Data)(nil),    // 5: fermi.talk.v1.Data
+	(*Resize)(nil),  // 6: fermi.talk.v1.Resize
+	(*End)(nil),     // 7: fermi.talk.v1.End
+	(*Close)(nil),   // 8: fermi.talk.v1.Close
+	(*Exit)(nil),    // 9: fermi.talk.v1.Exit
+	(*Signal)(nil),  // 10: fermi.talk.v1.Signal
 }
 var file_talk_proto_depIdxs = []int32{
 	1,  // 0: fermi.talk.v1.Frame.open:type_name -> fermi.talk.v1.Open
-	2,  // 1: fermi.talk.v1.Frame.opened:type_name -> fermi.talk.v1.Opened
-	3,  // 2: fermi.talk.v1.Frame.refused:type_name -> fermi.talk.v1.Refused
-	4,  // 3: fermi.talk.v1.Frame.data:type_name -> fermi.talk.v1.Data
-	5,  // 4: fermi.talk.v1.Frame.resize:type_name -> fermi.talk.v1.Resize
-	6,  // 5: fermi.talk.v1.Frame.end:type_name -> fermi.talk.v1.End
-	7,  // 6: fermi.talk.v1.Frame.close:type_name -> fermi.talk.v1.Close
-	8,  // 7: fermi.talk.v1.Frame.exit:type_name -> fermi.talk.v1.Exit
-	9,  // 8: fermi.talk.v1.Frame.signal:type_name -> fermi.talk.v1.Signal
-	0,  // 9: fermi.talk.v1.Talk.Answer:input_type -> fermi.talk.v1.Frame
-	0,  // 10: fermi.talk.v1.Talk.Answer:output_type -> fermi.talk.v1.Frame
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	3,  // 1: fermi.talk.v1.Frame.opened:type_name -> fermi.talk.v1.Opened
+	4,  // 2: fermi.talk.v1.Frame.refused:type_name -> fermi.talk.v1.Refused
+	5,  // 3: fermi.talk.v1.Frame.data:type_name -> fermi.talk.v1.Data
+	6,  // 4: fermi.talk.v1.Frame.resize:type_name -> fermi.talk.v1.Resize
+	7,  // 5: fermi.talk.v1.Frame.end:type_name -> fermi.talk.v1.End
+	8,  // 6: fermi.talk.v1.Frame.close:type_name -> fermi.talk.v1.Close
+	9,  // 7: fermi.talk.v1.Frame.exit:type_name -> fermi.talk.v1.Exit
+	10, // 8: fermi.talk.v1.Frame.signal:type_name -> fermi.talk.v1.Signal
+	2,  // 9: fermi.talk.v1.Frame.dial:type_name -> fermi.talk.v1.Dial
+	0,  // 10: fermi.talk.v1.Talk.Answer:input_type -> fermi.talk.v1.Frame
+	0,  // 11: fermi.talk.v1.Talk.Answer:output_type -> fermi.talk.v1.Frame
+	11, // [11:12] is the sub-list for method output_type
+	10, // [10:11] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_talk_proto_init() }
@@ -844,6 +958,7 @@ func file_talk_proto_init() {
 		(*Frame_Close)(nil),
 		(*Frame_Exit)(nil),
 		(*Frame_Signal)(nil),
+		(*Frame_Dial)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -851,7 +966,7 @@ func file_talk_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_talk_proto_rawDesc), len(file_talk_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

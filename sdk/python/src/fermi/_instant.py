@@ -11,6 +11,7 @@ import io
 import os
 import pickle
 import sys
+import time
 
 EVERY = 2  # steps between two saves: with the one under way at most three are made again
 
@@ -128,8 +129,12 @@ class Saver:
             due = _agree.current().should_save(step) or self._leaves()
         else:
             due = step - self.last >= self.every or self._leaves()
-        if due and checkpoint.save(step, split(state())):
+        if not due:
+            return
+        began = time.monotonic()
+        if checkpoint.save(step, split(state())):
             self.last = step
+        session.stalled = max(session.stalled, time.monotonic() - began)  # with what it takes to gather the state
 
     def _leaves(self):
         return self.session.world == 1 and self.session.stop is not None

@@ -54,6 +54,36 @@ def set_rng_state(state):
             torch.cuda.set_rng_state_all(state["cuda"])
 
 
+def generators(loader):
+    """The generators of its own that a loader of data draws from: in itself, its samplers and its data. Always in the same order."""
+    torch, found, seen = sys.modules["torch"], [], set()
+
+    def walk(part, depth):
+        if part is None or id(part) in seen or depth > 6:
+            return
+        seen.add(id(part))
+        for name in ("generator", "synchronized_generator"):
+            value = getattr(part, name, None)
+            if isinstance(value, torch.Generator) and not any(value is g for g in found):
+                found.append(value)
+        for name in ("base_dataloader", "batch_sampler", "sampler", "dataset"):
+            walk(getattr(part, name, None), depth + 1)
+
+    walk(loader, 0)
+    return found
+
+
+def generator_states(loaders):
+    """The states of the generators of some loaders, to be given to set_generator_states."""
+    return [[g.get_state() for g in generators(loader)] for loader in loaders]
+
+
+def set_generator_states(loaders, states):
+    for loader, kept in zip(loaders, states):
+        for generator, state in zip(generators(loader), kept):
+            generator.set_state(state)
+
+
 def _libraries():
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     return (numpy if hasattr(numpy, "random") else None), (torch if hasattr(torch, "manual_seed") else None)

@@ -7,6 +7,7 @@ at its first forward call, with the batch it was given: after it the buckets are
 process alike. Random numbers, buffers and gradients are as before it.
 """
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import os
@@ -88,6 +89,8 @@ def warm(model, inputs, kwargs):
     """One pass for nothing, that makes DDP sort its buckets at the next forward call."""
     if model.find_unused_parameters:
         return  # then it never sorts them anew
+    if not getattr(model.module, "automatic_optimization", True):
+        return  # Lightning's: its pass trains by itself
     import torch
 
     from . import _rng
@@ -99,9 +102,10 @@ def warm(model, inputs, kwargs):
     sync, model.require_backward_grad_sync = model.require_backward_grad_sync, True
     for p in parameters:
         p.grad = None
-    outputs = [t for t in _tensors(type(model)._fermi_forward(model, *inputs, **kwargs)) if t.requires_grad]
-    if outputs:
-        torch.autograd.backward(sum(t.sum() for t in outputs))
+    with _unseen(model.module):
+        outputs = [t for t in _tensors(type(model)._fermi_forward(model, *inputs, **kwargs)) if t.requires_grad]
+        if outputs:
+            torch.autograd.backward(sum(t.sum() for t in outputs))
     torch.clear_autocast_cache()
     model.require_backward_grad_sync = sync
     with torch.no_grad():
@@ -110,6 +114,36 @@ def warm(model, inputs, kwargs):
         for b, before in buffers:
             b.copy_(before)
     _rng.set_rng_state(random)
+
+
+@contextlib.contextmanager
+def _unseen(module):
+    """A pass of the module that leaves nothing behind. Lightning's forward is its training step, for one call: it stays so for the next. What that
+    step logs and counts is not taken down."""
+    own = module.__dict__
+    before = {name: own[name] for name in ("forward", "log") if name in own}
+    if _is_of(module, "lightning", "pytorch_lightning"):
+        own["log"] = lambda *args, **kwargs: None
+    counts = [(m, _counted(m)) for m in module.modules() if _is_of(m, "torchmetrics") and hasattr(m, "_defaults")]
+    try:
+        yield
+    finally:
+        for name in ("forward", "log"):
+            own.pop(name, None)
+        own.update(before)
+        for metric, states in counts:
+            metric.__dict__.update(states)
+
+
+def _counted(metric):
+    """What a metric has counted."""
+    names = set(metric._defaults) | {"_update_count", "_computed"}
+    copies = {k: list(v) if isinstance(v, list) else v for k, v in metric.__dict__.items() if k in names}
+    return {k: v.detach().clone() if hasattr(v, "detach") else v for k, v in copies.items()}
+
+
+def _is_of(module, *packages):
+    return any(c.__module__.split(".")[0] in packages for c in type(module).__mro__)
 
 
 def _tensors(value):

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 
-from . import _instant, _rng
+from . import _instant, _rng, _torch
 
 
 # Transformers: Trainer.train goes on by its own resume_from_checkpoint, whose parts come from memory.
@@ -170,7 +170,8 @@ def lightning(module):
 
     @functools.wraps(first)
     def __iter__(self):
-        self._fermi_rng = _rng.rng_state() if _instant.owner() == "lightning" else None
+        if _instant.owner() == "lightning":
+            self._fermi_rng, self._fermi_drawn = _rng.rng_state(), _rng.generator_states(_loaders(self))
         return first(self)
 
     @functools.wraps(begin)
@@ -183,6 +184,7 @@ def lightning(module):
             return
         if state["start"] is not None:
             _rng.set_rng_state(state["start"])
+            _rng.set_generator_states(_loaders(data_fetcher), state["drawn"])
         iter(data_fetcher)  # as the epoch began
         for _ in range(state["batches"]):
             next(data_fetcher)
@@ -201,6 +203,10 @@ def lightning(module):
             saver.done(self.trainer.global_step, lambda: _fit_state(self, data_fetcher), may)
 
     trainer.fit, loops.on_run_start, loops.on_advance_end, fetcher.__iter__ = fit, on_run_start, on_advance_end, __iter__
+
+
+def _loaders(data_fetcher):
+    return data_fetcher.combined_loader.flattened
 
 
 def _fit_state(loop, data_fetcher):
@@ -222,6 +228,7 @@ def _fit_state(loop, data_fetcher):
         "batches": batches,
         "stateful": all(hasattr(l, "state_dict") and hasattr(l, "load_state_dict") for l in loaders),
         "start": data_fetcher.__dict__.get("_fermi_rng"),
+        "drawn": data_fetcher.__dict__.get("_fermi_drawn"),
         "rng": _rng.rng_state(),
     }
 
@@ -236,6 +243,8 @@ def accelerate(module):
     accelerator = module.Accelerator
     if hasattr(accelerator, "_fermi_init"):
         return
+    if os.environ.get("FERMI_SOCKET"):
+        _torch.install()  # the script has its DDP made before the loop is seen
     loaders = importlib.import_module("accelerate.data_loader")
     optimizers = importlib.import_module("accelerate.optimizer").AcceleratedOptimizer
     accelerator._fermi_init = accelerator.__init__
@@ -276,7 +285,7 @@ def _followed(iterate):
         if number is None:
             yield from iterate(self)
             return
-        turn = _Script.begun.get(number, 0)
+        loaders, turn = _Script.accelerator._dataloaders, _Script.begun.get(number, 0)
         _Script.begun[number] = turn + 1
         state, skip = _Script.state, 0
         if state is not None and number == state["loader"]:
@@ -287,7 +296,8 @@ def _followed(iterate):
             skip = state["batches"]
             self.iteration = state["iteration"]
             _rng.set_rng_state(state["start"])
-        start, iteration, at = _rng.rng_state(), self.iteration, skip
+            _rng.set_generator_states(loaders, state["drawn"])
+        start, drawn, iteration, at = _rng.rng_state(), _rng.generator_states(loaders), self.iteration, skip
         batches = iterate(self)
         if skip:
             for _ in range(skip):
@@ -300,7 +310,7 @@ def _followed(iterate):
             yield batch
             at += 1
             if _Script.steps > before:  # an optimizer stepped: it is training
-                place = {"loader": number, "turn": turn, "batches": at, "iteration": iteration, "start": start, "steps": _Script.steps}
+                place = {"loader": number, "turn": turn, "batches": at, "iteration": iteration, "start": start, "drawn": drawn, "steps": _Script.steps}
                 _Script.saver.done(_Script.steps, lambda: dict(_script_state(_Script.accelerator), rng=_rng.rng_state(), **place))
 
     return __iter__

@@ -1,0 +1,35 @@
+// Package joined has what nodes and tokens say of machines that joined with an agent.
+//
+// Place: vocabulary, below api/v1. Promise: plain data. Enemies: judgement.
+package joined
+
+// Use is that of a token which lets one machine join; its label LabelZone names the zone.
+const (
+	Use       = "join"
+	LabelZone = "zone"
+)
+
+// Spec is of a node's spec.
+type Spec struct {
+	Agent *Agent `json:"agent,omitempty" doc:"Set on a machine that joined with fermi agent; absent: a server starts what runs there."`
+}
+
+// Agent is the machine that joined as a node. It is written when it joins.
+type Agent struct {
+	// ID is in the agent's certificate; one of another id is refused.
+	ID        string            `json:"id" doc:"Of this joining; it ends with the node."`
+	MachineID string            `json:"machineId,omitempty" doc:"The system's own, to tell cloned disks."`
+	Labels    map[string]string `json:"labels,omitempty" doc:"That its agent was started with; rack and leaf are its place in the network."`
+}
+
+// Status is of a node's status.
+type Status struct {
+	Agent *AgentStatus `json:"agent,omitempty" doc:"What the agent of a machine that joined says of itself."`
+}
+
+// AgentStatus is what an agent says of itself.
+type AgentStatus struct {
+	Forward string `json:"forward,omitempty" doc:"Where gateways reach the replicas of services on it: host:port; none while nobody listens there."`
+	Version string `json:"version,omitempty"`
+	Address string `json:"address,omitempty" doc:"Where other machines reach this one."`
+}

@@ -1,0 +1,173 @@
+package app
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/exchange"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// pods is what a server has to do with clusters.
+type pods struct {
+	cfg      Config
+	clusters map[string]*kubeengine.Cluster // whose pods are replicas, by zone
+	store    *store.Store
+	hub      *link.Hub
+	others   *company
+	mint     func(engine.Name) string
+}
+
+// openClusters makes those that settings name, by zone; nothing is asked of them yet.
+func openClusters(p conf.Pods) map[string]*kubeengine.Cluster {
+	out := map[string]*kubeengine.Cluster{}
+	for _, text := range p.Clusters {
+		zone, file, namespace, _ := conf.ParseCluster(text)
+		if file == conf.InCluster {
+			file = kubeengine.InCluster
+		}
+		out[zone] = &kubeengine.Cluster{Zone: zone, Kubeconfig: file, Namespace: namespace, StorageClass: p.StorageClass}
+	}
+	return out
+}
+
+// clusterZones are the zones of clusters that no file declares.
+func clusterZones(declared []api.Zone, p conf.Pods) (out []api.Zone) {
+	for _, text := range p.Clusters {
+		name, _, _, _ := conf.ParseCluster(text)
+		if slices.ContainsFunc(declared, func(z api.Zone) bool { return z.Meta.Name == name }) {
+			continue
+		}
+		z := api.Zone{Meta: api.Meta{Name: name}, Spec: api.ZoneSpec{Region: name, Engine: api.EngineKubernetes}}
+		z.Default()
+		out = append(out, z)
+	}
+	return out
+}
+
+// clusterEngine names the engine of a zone that is a cluster.
+func clusterEngine(zone string) string { return api.EngineKubernetes + "/" + zone }
+
+// engines makes those of a leadership, by name.
+func (p *pods) engines(ctx context.Context, epoch store.Epoch, into map[string]engine.Adapter) error {
+	if len(p.clusters) == 0 {
+		return nil
+	}
+	instance, err := p.instance(ctx)
+	if err != nil {
+		return err
+	}
+	var rows []kubeengine.Resource
+	for _, text := range p.cfg.Doors.Pods.Devices {
+		row, err := kubeengine.ParseResource(text)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	for _, zone := range slices.Sorted(maps.Keys(p.clusters)) {
+		e, err := kubeengine.New(kubeengine.Config{
+			Cluster: p.clusters[zone], Dir: filepath.Join(engineDir(p.cfg), "clusters"), Instance: instance, Epoch: epoch.Revision,
+			Image: p.cfg.Doors.Pods.Image, Account: p.cfg.Doors.Pods.Account, Resources: rows, RDMA: p.cfg.Doors.Pods.RDMA,
+			Endpoints: p.targets, Heard: p.hub.State, Tell: p.hub.Stop, Last: func() []api.Node { return p.nodesOf(ctx, zone) },
+			Version: p.cfg.Version, Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
+		})
+		if err != nil {
+			return err
+		}
+		into[clusterEngine(zone)] = e
+	}
+	return nil
+}
+
+// instance is this Fermi among others: the id of the project that it was born with. Another server, or this one, may be about to make it.
+func (p *pods) instance(ctx context.Context) (string, error) {
+	for {
+		o, err := p.store.Get(ctx, api.Key{Kind: api.KindProject, Name: defaultName}, 0)
+		if err == nil {
+			return o.GetMeta().ID, nil
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return "", err
+		}
+		select {
+		case <-ctx.Done():
+			return "", fault.From(ctx.Err())
+		case <-clock.Real.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// targets are where launchers that are not on this machine reach servers.
+func (p *pods) targets() string {
+	raw, err := os.ReadFile(remoteFile(p.cfg))
+	if err != nil {
+		return "" // no server has said where it is yet; the record is renewed when one has
+	}
+	return string(raw)
+}
+
+func (p *pods) nodesOf(ctx context.Context, zone string) (out []api.Node) {
+	snap, err := p.store.List(ctx, api.KindNode, "", 0)
+	if err != nil {
+		return nil
+	}
+	snap.Ascend("", func(o api.Object) bool {
+		if n := o.(*api.Node); n.Spec.Zone == zone {
+			out = append(out, *n)
+		}
+		return true
+	})
+	return out
+}
+
+// trouble is why the cluster of a zone can't be used now.
+func (p *pods) trouble(zone string) *fault.Error {
+	if c := p.clusters[zone]; c != nil {
+		return c.Trouble()
+	}
+	return nil
+}
+
+// desk is where pods show who they are.
+func (p *pods) desk() *exchange.Desk {
+	return &exchange.Desk{
+		Vouch: func(ctx context.Context, zone string, name engine.Name, proof string) error {
+			c := p.clusters[zone]
+			if c == nil {
+				return fault.New(fault.Forbidden, "NoSuchCluster", fault.T("This server has no cluster for zone %q.", "本服务没有可用区 %q 的集群。", zone))
+			}
+			return c.Vouch(ctx, string(name), proof)
+		},
+		Current: p.others.current, Mint: p.mint, Log: p.cfg.Log.With("part", "link"),
+	}
+}
+
+// dropHome deletes the home of an environment wherever it was kept.
+func (p *pods) dropHome(ctx context.Context, id string) error {
+	if len(p.clusters) > 0 {
+		work, err := p.others.workByID(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, zone := range work.Workload().Ran.Zones {
+			if c := p.clusters[zone]; c != nil {
+				if err := c.DropHome(ctx, id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return homes(p.cfg).Drop(ctx, id)
+}

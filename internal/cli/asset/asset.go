@@ -1,0 +1,460 @@
+package asset
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/asset"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/carry"
+	"github.com/fermi-cluster/fermi/internal/cli/online"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Add puts `fermi data` and `fermi model` under root.
+func Add(root *cobra.Command) {
+	data := verbs{asset.DatasetKind, "data"}.command([]string{"dataset", "datasets"}, "Datasets: versions of data that tasks read", "数据集：任务读取的数据版本")
+	model := verbs{asset.ModelKind, "model"}.command([]string{"models"}, "Models: versions that tasks make and services load", "模型：任务产出、服务加载的版本")
+	model.AddCommand(alias(), stage())
+	root.AddCommand(data, model)
+}
+
+// verbs are the commands of a kind.
+type verbs struct {
+	kind api.Kind
+	word string
+}
+
+func (v verbs) command(aliases []string, en, zh string) *cobra.Command {
+	c := &cobra.Command{
+		Use: v.word, Aliases: aliases, Short: cli.Both(en, zh), GroupID: cli.GroupWork,
+		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(v.create(), v.upload(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.download(), v.remove())
+	return c
+}
+
+// where is who is asked.
+type where struct {
+	online.Where
+	kind api.Kind
+}
+
+func (v verbs) dial(cmd *cobra.Command) (*where, error) {
+	w, err := online.Dial(cmd)
+	return &where{w, v.kind}, err
+}
+
+func (w *where) of(name string) *client.Asset {
+	return client.AssetOf(w.kind, w.Client, w.Project, name)
+}
+
+// split reads NAME or NAME@VERSION.
+func split(text string) (name, version string) {
+	name, version, _ = strings.Cut(text, "@")
+	if version == "" {
+		version = asset.Latest
+	}
+	return name, version
+}
+
+// fresh is a new one with a description.
+func (v verbs) fresh(project, name, description string) api.Object {
+	meta := api.Meta{Name: name, Project: project}
+	if v.kind == asset.ModelKind {
+		return &asset.Model{Meta: meta, Spec: asset.ModelSpec{Description: description}}
+	}
+	return &asset.Dataset{Meta: meta, Spec: asset.DatasetSpec{Description: description}}
+}
+
+func (v verbs) create() *cobra.Command {
+	var description string
+	c := &cobra.Command{
+		Use: "create NAME", Short: cli.Both("Make one without versions", "创建（尚无版本）"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			made, err := w.Create(cmd.Context(), v.fresh(w.Project, args[0], description), false)
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), made.GetMeta().Name)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&description, "description", "", cli.Both("what it is, for people", "描述"))
+	return c
+}
+
+// ensure makes it where it is not there.
+func (w *where) ensure(ctx context.Context, v verbs, name string) error {
+	_, err := w.Get(ctx, v.kind, w.Project, name)
+	if fault.Is(err, fault.NotFound) {
+		_, err = w.Create(ctx, v.fresh(w.Project, name, ""), false)
+		if fault.ReasonOf(err) == "NameTaken" {
+			err = nil // somebody else just did
+		}
+	}
+	return err
+}
+
+func (v verbs) upload() *cobra.Command {
+	var message string
+	var metadata []string
+	c := &cobra.Command{
+		Use: "upload NAME PATH", Short: cli.Both("Make a version of a folder or file; only what is new is sent, and a killed upload goes on when it is said again", "将目录或文件上传为新版本；只发送新内容，中断后重新执行即可续传"),
+		Args: cobra.ExactArgs(2), Example: "  fermi " + v.word + " upload digits ./digits -m \"cleaned\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			pairs := map[string]string{}
+			if err := online.Variables(metadata, func(k, v string) { pairs[k] = v }); err != nil {
+				return err
+			}
+			if err := w.ensure(cmd.Context(), v, args[0]); err != nil {
+				return err
+			}
+			made, err := w.upload(cmd.Context(), args[0], args[1], message, pairs)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s@%d\n", args[0], made.Spec.Number)
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&message, "message", "m", "", cli.Both("what is new in it", "版本说明"))
+	c.Flags().StringArrayVar(&metadata, "metadata", nil, cli.Both("KEY=VALUE; may be repeated", "元数据 KEY=VALUE，可重复"))
+	return c
+}
+
+// upload sends what is new and makes the version.
+func (w *where) upload(ctx context.Context, name, at, message string, metadata map[string]string) (*asset.AssetVersion, error) {
+	found, err := carry.Scan(at)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	if n := len(found.Skipped); n > 0 {
+		w.Say("%d links and special files are left out, such as %s", "已跳过 %d 个链接或特殊文件，例如 %s", n, found.Skipped[0])
+	}
+	to := w.of(name)
+	var p carry.Progress
+	defer w.watch(&p)()
+	m, err := carry.Up(ctx, to, found, &p)
+	if err != nil {
+		return nil, err
+	}
+	raw, _ := m.Encode()
+	for tries := 0; ; tries++ {
+		begun, err := to.Begin(ctx, raw)
+		if err != nil {
+			return nil, err
+		}
+		if err := carry.Rest(ctx, to, found, m, begun.Missing, &p); err != nil {
+			return nil, err
+		}
+		made, err := to.Commit(ctx, begun.Upload, message, metadata)
+		if fault.ReasonOf(err) == "ChunksMissing" && tries < 3 {
+			continue
+		}
+		if err == nil {
+			w.Say("%d files, %s; %s in %d chunks were sent", "%d 个文件，共 %s；已发送 %s（%d 个数据块）", len(m.Files), api.Bytes(m.Size()), api.Bytes(p.Sent.Load()), p.Chunks.Load())
+		}
+		return made, err
+	}
+}
+
+// watch shows how far a transfer is, now and then; the answer ends it.
+func (w *where) watch(p *carry.Progress) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(3 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				w.Say("%s of %s", "已完成 %s / %s", api.Bytes(p.Done.Load()), api.Bytes(p.Total.Load()))
+			}
+		}
+	}()
+	return func() { close(stop); <-done }
+}
+
+func (v verbs) list() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls-all"}, Short: cli.Both("List them", "列出"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			t := w.table("NAME\tVERSIONS\tLATEST\tSIZE\tOWNER", "名称\t版本数\t最新\t大小\t所有者")
+			err = w.Walk(cmd.Context(), v.kind, client.ListOptions{Project: w.Project, Limit: 500}, func(o api.Object) bool {
+				st := o.(asset.Asset).State()
+				fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", o.GetMeta().Name, st.Versions, number(st.Latest), st.Size, o.GetMeta().Owner)
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			return t.Flush()
+		},
+	}
+}
+
+func number(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+func (w *where) table(en, zh string) *tabwriter.Writer {
+	t := tabwriter.NewWriter(w.Cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, fault.Text{EN: en, ZH: zh}.In(w.Lang))
+	return t
+}
+
+func (v verbs) versions() *cobra.Command {
+	return &cobra.Command{
+		Use: "versions NAME", Short: cli.Both("List its versions, newest first", "列出版本（从新到旧）"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			all, err := w.of(args[0]).Versions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t := w.table("VERSION\tFILES\tSIZE\tNEW\tMADE\tFROM\tMESSAGE", "版本\t文件\t大小\t新增\t创建时间\t来源\t说明")
+			for _, x := range all {
+				fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", x.Spec.Number, x.Spec.Files, x.Spec.Size, x.Spec.New, x.Meta.CreatedAt.Local().Format("2006-01-02 15:04"), from(x), oneLine(x.Spec.Message))
+			}
+			return t.Flush()
+		},
+	}
+}
+
+// from says in a word what a version was made from.
+func from(x *asset.AssetVersion) string {
+	source := x.Spec.Source
+	if o := x.Spec.Origin; o != nil {
+		if o.Task != "" {
+			return "task " + o.Task
+		}
+		source = o.Imported
+	}
+	switch {
+	case source == nil:
+		return "upload"
+	case source.S3 != nil:
+		return "s3://" + path.Join(source.S3.Bucket, source.S3.Prefix)
+	}
+	return "folder " + source.Folder
+}
+
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s[:min(len(s), 60)]
+}
+
+func (v verbs) show() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME[@VERSION]", Short: cli.Both("Show a version", "查看版本"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			name, version := split(args[0])
+			x, err := w.of(name).Version(cmd.Context(), version)
+			if err != nil {
+				return err
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			line := func(en, zh string, value any) {
+				fmt.Fprintf(t, "%s\t%v\n", fault.Text{EN: en, ZH: zh}.In(w.Lang), value)
+			}
+			line("Name", "名称", x.Spec.Asset)
+			line("Version", "版本", x.Spec.Number)
+			line("Files", "文件", x.Spec.Files)
+			line("Size", "大小", x.Spec.Size)
+			line("New", "新增", x.Spec.New)
+			if x.Spec.Format != "" {
+				line("Format", "格式", x.Spec.Format)
+			}
+			line("Made", "创建时间", x.Meta.CreatedAt.Local().Format(time.DateTime)+" "+x.Meta.Owner)
+			line("From", "来源", from(x))
+			if o := x.Spec.Origin; o != nil {
+				for _, d := range o.Datasets {
+					line("Trained on", "训练数据", fmt.Sprintf("%s@%d", d.Name, d.Version))
+				}
+			}
+			line("Manifest", "清单", x.Spec.Manifest)
+			if x.Spec.Message != "" {
+				line("Message", "说明", x.Spec.Message)
+			}
+			if err := w.lines(cmd.Context(), x, line); err != nil {
+				return err
+			}
+			for k, text := range x.Spec.Metadata {
+				line(k, k, text)
+			}
+			return t.Flush()
+		},
+	}
+}
+
+// lines say what a version went into.
+func (w *where) lines(ctx context.Context, x *asset.AssetVersion, line func(en, zh string, value any)) error {
+	all, err := w.of(x.Spec.Asset).Lineage(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range all.Versions {
+		if v.Number != x.Spec.Number {
+			continue
+		}
+		for _, u := range v.UsedBy {
+			line("Used by", "使用者", fmt.Sprintf("%s %s %s", api.MustInfo(u.Kind).Singular, u.Name, u.Phase))
+		}
+		for _, m := range v.Models {
+			line("Went into", "产出模型", fmt.Sprintf("%s@%d (%s)", m.Model, m.Version, m.Task))
+		}
+	}
+	return nil
+}
+
+func (v verbs) ls() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls NAME[@VERSION] [FOLDER]", Short: cli.Both("List what lies in a folder of a version", "列出版本中某目录的内容"), Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			dir := ""
+			if len(args) > 1 {
+				dir = args[1]
+			}
+			name, version := split(args[0])
+			all, err := w.of(name).Files(cmd.Context(), version, dir)
+			if err != nil {
+				return err
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			for _, e := range all {
+				if e.Dir {
+					fmt.Fprintf(t, "%s/\t%s\t%d\n", e.Name, e.Size, e.Files)
+				} else {
+					fmt.Fprintf(t, "%s\t%s\t\n", e.Name, e.Size)
+				}
+			}
+			return t.Flush()
+		},
+	}
+}
+
+func (v verbs) cat() *cobra.Command {
+	return &cobra.Command{
+		Use: "cat NAME[@VERSION] FILE", Short: cli.Both("Write the bytes of a file", "输出文件内容"), Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			name, version := split(args[0])
+			in, err := w.of(name).Open(cmd.Context(), version, args[1], 0)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			if _, err := io.Copy(cmd.OutOrStdout(), in); err != nil {
+				return fault.New(fault.Unavailable, "CutShort", fault.T("The transfer broke off before its end; try again.", "传输中断，请重试。")).Because(err)
+			}
+			return nil
+		},
+	}
+}
+
+func (v verbs) download() *cobra.Command {
+	return &cobra.Command{
+		Use: "download NAME[@VERSION] [FOLDER]", Short: cli.Both("Lay a version out in a folder; what is there whole is not fetched again", "下载版本到目录；已完整的文件不再下载"), Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			name, version := split(args[0])
+			dir := name
+			if len(args) > 1 {
+				dir = args[1]
+			}
+			return w.down(cmd.Context(), name, version, dir)
+		},
+	}
+}
+
+func (w *where) down(ctx context.Context, name, version, dir string) error {
+	at := w.of(name)
+	x, err := at.Version(ctx, version)
+	if err != nil {
+		return err
+	}
+	if x.Spec.Source != nil {
+		return fault.New(fault.Conflict, "ByReference", fault.T("The bytes of %s@%d lie elsewhere (%s); fetch them there.", "%s@%d 的数据位于别处（%s），请从该处获取。", name, x.Spec.Number, from(x)))
+	}
+	version = strconv.Itoa(x.Spec.Number)
+	raw, err := at.Manifest(ctx, version)
+	if err != nil {
+		return err
+	}
+	if asset.Sum(raw).String() != x.Spec.Manifest {
+		return fault.New(fault.Unavailable, "CutShort", fault.T("The list of files came damaged; try again.", "文件清单在传输中损坏，请重试。"))
+	}
+	m, err := asset.Decode(raw)
+	if err != nil {
+		return err
+	}
+	var p carry.Progress
+	defer w.watch(&p)()
+	err = carry.Down(ctx, func(ctx context.Context, h asset.Hash) ([]byte, error) { return at.Chunk(ctx, version, h) }, m, dir, &p)
+	if err == nil {
+		w.Say("%d files in %s; %s were fetched", "%d 个文件已位于 %s；下载了 %s", len(m.Files), dir, api.Bytes(p.Sent.Load()))
+	}
+	return err
+}
+
+func (v verbs) remove() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME[@VERSION]", Short: cli.Both("Delete a version, or with no version all of it; what is in use stays", "删除某个版本；不指定版本则全部删除；使用中的不会删除"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := v.dial(cmd)
+			if err != nil {
+				return err
+			}
+			name, version, one := strings.Cut(args[0], "@")
+			if one {
+				return w.of(name).DeleteVersion(cmd.Context(), version)
+			}
+			return w.Delete(cmd.Context(), v.kind, w.Project, name)
+		},
+	}
+}

@@ -1,0 +1,39 @@
+package service
+
+import (
+	"testing"
+
+	"github.com/fermi-cluster/fermi/api/v1/serving"
+)
+
+// TestShareKeepsWhatIsNotSaid: a rule does not end a shadow, a shadow does not end rules, and both end when somebody says so.
+func TestShareKeepsWhatIsNotSaid(t *testing.T) {
+	ten, none := 10, 0
+	var s serving.ServiceSpec
+	for i, step := range []struct {
+		rules       []string
+		shadow      *int
+		plain       bool
+		want, wants int // rules, percent of copies
+	}{
+		{[]string{"user:ann:canary"}, &ten, false, 1, 10},
+		{[]string{"user:ann:stable", "percent:5:canary"}, nil, false, 2, 10},
+		{nil, &none, false, 2, 0},
+		{nil, &ten, false, 2, 10},
+		{nil, nil, true, 0, 10},
+	} {
+		if err := share(&s, step.rules, step.shadow, step.plain); err != nil {
+			t.Fatal(err)
+		}
+		copies := 0
+		if s.Traffic.Shadow != nil {
+			copies = s.Traffic.Shadow.Percent
+		}
+		if len(s.Traffic.Rules) != step.want || copies != step.wants {
+			t.Errorf("step %d: %d rules, %d %%", i, len(s.Traffic.Rules), copies)
+		}
+	}
+	if err := share(&s, []string{"moon:full:canary"}, nil, false); err == nil {
+		t.Error("a rule that is none is taken")
+	}
+}

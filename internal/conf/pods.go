@@ -1,0 +1,80 @@
+package conf
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Pods is where replicas become pods.
+type Pods struct {
+	Clusters []string // as ParseCluster reads them
+	Image    string
+	Account  string
+	Devices  []string // RESOURCE=VENDOR:TYPE
+	RDMA     string   // extended resource of the fast network
+	// StorageClass is that of homes; "": the cluster's own choice.
+	StorageClass string
+}
+
+// InCluster stands for the credentials of the server's own pod, in the place of a file.
+const InCluster = "in-cluster"
+
+// defaultNamespace is Fermi's where none is named.
+const defaultNamespace = "fermi"
+
+// ParseCluster reads ZONE=KUBECONFIG[:NAMESPACE].
+func ParseCluster(text string) (zone, kubeconfig, namespace string, ok bool) {
+	zone, rest, ok := strings.Cut(text, "=")
+	kubeconfig, namespace = rest, defaultNamespace
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.Contains(rest[i:], "/") {
+		kubeconfig, namespace = rest[:i], rest[i+1:]
+	}
+	return zone, kubeconfig, namespace, ok && zoneName.MatchString(zone) && kubeconfig != "" && zoneName.MatchString(namespace)
+}
+
+var resourceName = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+$`)
+
+var deviceRow = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+=[A-Za-z0-9-]+:.+$`)
+
+// pods refuses clusters that could never be used.
+func (s *Settings) pods() []fault.Field {
+	var out []fault.Field
+	add := func(key, en, zh string, args ...any) {
+		out = append(out, fault.Field{Path: key, Message: fault.T(en, zh, args...)})
+	}
+	p := &s.Doors.Pods
+	had := map[string]bool{}
+	for _, text := range p.Clusters {
+		zone, file, _, ok := ParseCluster(text)
+		switch {
+		case !ok:
+			add("cluster", "%s is not a cluster such as beijing-k8s=/etc/fermi/beijing.kubeconfig:fermi.", "%s 不是合法的集群，例如 beijing-k8s=/etc/fermi/beijing.kubeconfig:fermi。", strconv.Quote(text))
+		case had[zone]:
+			add("cluster", "Zone %s is given twice; a zone is one cluster.", "可用区 %s 重复；一个可用区对应一个集群。", zone)
+		case file != InCluster && !exists(file):
+			add("cluster", "There is no file %s.", "文件 %s 不存在。", strconv.Quote(file))
+		}
+		had[zone] = true
+	}
+	for _, row := range p.Devices {
+		if !deviceRow.MatchString(row) {
+			add("pods.devices", "%s is not a row such as nvidia.com/gpu=nvidia:A100.", "%s 不是合法的一行，应形如 nvidia.com/gpu=nvidia:A100。", strconv.Quote(row))
+		}
+	}
+	if p.RDMA != "" && !resourceName.MatchString(p.RDMA) {
+		add("pods.rdma", "%s is not the name of an extended resource such as rdma/hca.", "%s 不是合法的扩展资源名，应形如 rdma/hca。", strconv.Quote(p.RDMA))
+	}
+	if len(p.Clusters) == 0 {
+		return out
+	}
+	if p.Image == "" {
+		add("pods.image", "Say which image brings the launcher into pods; it has fermi as its entry point.", "请指定把启动器带入 Pod 的镜像，其入口为 fermi。")
+	}
+	if s.Doors.Launchers == "" {
+		add("link.listen", "Launchers in pods dial this server; give an address that the pods reach.", "Pod 中的启动器需要拨通本服务，请给出 Pod 可访问的地址。")
+	}
+	return out
+}

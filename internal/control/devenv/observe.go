@@ -1,0 +1,127 @@
+package devenv
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/activity"
+	kind "github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/internal/control/work"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/idle"
+	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/quota"
+)
+
+// askFor is how long a launcher may take to look at its signals.
+const askFor = 8 * time.Second
+
+// Asker reaches launchers, wherever they are attached.
+type Asker interface {
+	AskRank(ctx context.Context, name engine.Name, p link.Probe) (link.Probed, error)
+}
+
+// Signals asks the launcher of an environment what its signals are at this moment. Fault Unavailable: it can't be asked now.
+func Signals(ctx context.Context, hub Asker, e *kind.DevEnvironment) (t activity.Table, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	name := engine.NameOf(e.Meta.ID, kind.Role, 0, e.Status.Attempt)
+	told, err := hub.AskRank(ctx, name, link.Probe{Generation: int64(e.Status.Attempt), Kind: activity.Ask})
+	if err != nil {
+		return t, err
+	}
+	if !told.Refused.IsZero() { // of an earlier version
+		return t, fault.New(fault.Conflict, "NoSignals", told.Refused)
+	}
+	dec := json.NewDecoder(bytes.NewReader([]byte(told.Text)))
+	dec.DisallowUnknownFields()
+	if err = dec.Decode(&t); err == nil {
+		err = t.Check()
+	}
+	if err != nil {
+		return activity.Table{}, fmt.Errorf("what the launcher of %s says: %w", e.Meta.ID, err)
+	}
+	return t, nil
+}
+
+// watch keeps the newest table of each environment for which one is needed: a launcher is asked when the judgement by the last answer is due,
+// and not before. Nothing of it is written down: a new leader asks again.
+type watch struct {
+	hub    Asker
+	policy kind.Policy
+	room   quota.Environments
+
+	mu    sync.Mutex
+	known map[string]table // by id
+}
+
+// table is what was told last, and by which attempt.
+type table struct {
+	work.Signals
+	attempt int
+}
+
+func newWatch(hub Asker, p kind.Policy, room quota.Environments) *watch {
+	return &watch{hub: hub, policy: p, room: room, known: map[string]table{}}
+}
+
+// Look asks for the signals of an environment that may be idle.
+func (w *watch) Look(ctx context.Context, s *work.Seen, now time.Time) {
+	e := s.Work.(*kind.DevEnvironment)
+	if begins := begun(e, now); begins != nil {
+		s.NoRoom = w.room.Begin(ctx, begins, kind.Needs(begins))
+	}
+	w.mu.Lock()
+	last, known := w.known[e.Meta.ID]
+	if !rests(s) || last.attempt != e.Status.Attempt {
+		delete(w.known, e.Meta.ID)
+		known = false
+	}
+	w.mu.Unlock()
+	if !rests(s) || e.IdleAfter(w.policy) <= 0 {
+		return
+	}
+	if known {
+		if s.Signals = &last.Signals; now.Before(judge(s, w.policy, now).Look) {
+			return
+		}
+	}
+	t, err := Signals(ctx, w.hub, e)
+	if err != nil {
+		return // it is asked again
+	}
+	s.Signals = &work.Signals{Table: t, Heard: now}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known[e.Meta.ID] = table{*s.Signals, e.Status.Attempt}
+}
+
+// rests says that an environment runs and can be asked.
+func rests(s *work.Seen) bool {
+	e := s.Work.(*kind.DevEnvironment)
+	return e.Status.Phase == api.PhaseRunning && !s.View.Stop && len(s.Members) == 1 && s.Members[0].Attached && s.Members[0].Known.State == engine.StateRunning
+}
+
+// judge applies its rule to what was seen; only where there are signals.
+func judge(s *work.Seen, p kind.Policy, now time.Time) idle.Verdict {
+	e := s.Work.(*kind.DevEnvironment)
+	return Judge(e, p, s.Signals.Table, s.Signals.Heard, now)
+}
+
+// Judge applies an environment's rule to a table.
+func Judge(e *kind.DevEnvironment, p kind.Policy, t activity.Table, heard, now time.Time) idle.Verdict {
+	seen := idle.Seen{Table: e.WithTraining(t, heard), Heard: heard}
+	if k := e.Spec.Kept; k != nil {
+		seen.Kept = *k
+	}
+	if i := e.Status.Idle; i != nil && i.WarnedAt != nil {
+		seen.Warned = *i.WarnedAt
+	}
+	return idle.Judge(idle.Rule{After: e.IdleAfter(p), Counts: e.IdleCounts()}, seen, now)
+}

@@ -1,0 +1,62 @@
+package zone
+
+import (
+	"maps"
+	"sync"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// logbook is the newest that the preflights of tasks found, from zone to zone. It is made anew from the store by each leader: what a task
+// found is in its status. At most one entry for each pair of zones.
+type logbook struct {
+	mu    *sync.Mutex
+	trips map[string]map[string]api.MeasuredLatency
+}
+
+func newLogbook() logbook {
+	return logbook{mu: &sync.Mutex{}, trips: map[string]map[string]api.MeasuredLatency{}}
+}
+
+// note takes up what a task found, and names the zones that it is news for.
+func (l logbook) note(t *api.TrainingTask) (zones []string) {
+	pf := t.Status.Preflight
+	if pf == nil || pf.FinishedAt == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range pf.Crossings {
+		if c.Pairs == 0 || c.OneMachine || c.LatencyMs <= 0 {
+			continue
+		}
+		m := api.MeasuredLatency{
+			P50Ms: c.LatencyMs, P99Ms: max(c.LatencyMs, c.SlowestMs), Samples: c.Pairs, At: pf.FinishedAt.Round(0).UTC(),
+			FromNode: c.FromNode, ToNode: c.ToNode, Task: t.Meta.Project + "/" + t.Meta.Name,
+		}
+		if l.put(c.From, c.To, m) {
+			m.FromNode, m.ToNode = m.ToNode, m.FromNode
+			l.put(c.To, c.From, m)
+			zones = append(zones, c.From, c.To)
+		}
+	}
+	return zones
+}
+
+func (l logbook) put(from, to string, m api.MeasuredLatency) bool {
+	if l.trips[from] == nil {
+		l.trips[from] = map[string]api.MeasuredLatency{}
+	}
+	if old, ok := l.trips[from][to]; ok && !m.At.After(old.At) {
+		return false
+	}
+	l.trips[from][to] = m
+	return true
+}
+
+// of is a copy of what was measured from a zone.
+func (l logbook) of(zone string) map[string]api.MeasuredLatency {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.trips[zone])
+}

@@ -1,0 +1,98 @@
+package kubeengine
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// The record of a zone in its namespace: who leads, and where servers are. Pods mount the latter.
+const (
+	keyEpoch    = "epoch"
+	keyInstance = "instance"
+)
+
+// recordName is the record's.
+func recordName(zone string) string { return "fermi-" + zone }
+
+// fence is the engine as one leader among others: whose orders count.
+type fence Engine
+
+// enter makes our epoch the one whose orders count, and tells pods where servers are. Fault Unavailable, NewerLeader: a later one has been here.
+func (e *fence) enter(ctx context.Context) error {
+	for {
+		now, err := e.look(ctx)
+		if err != nil {
+			return err
+		}
+		err = e.claim(ctx, now)
+		if !conflict(err) && !taken(err) {
+			return e.cfg.Cluster.explain(err, "update", "configmaps")
+		}
+	}
+}
+
+// look reads the record; nil: there is none. An error: it is not there for us.
+func (e *fence) look(ctx context.Context) (*corev1.ConfigMap, error) {
+	now := &corev1.ConfigMap{}
+	err := e.cfg.Cluster.get(ctx, "configmaps", recordName(e.cfg.Cluster.Zone), now)
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, e.cfg.Cluster.explain(err, "get", "configmaps")
+	}
+	if other := now.Data[keyInstance]; other != "" && other != e.cfg.Instance {
+		return nil, fault.New(fault.Conflict, "NamespaceTaken", fault.T(
+			"Zone %s in namespace %s belongs to another Fermi (%s).", "命名空间 %[2]s 中的可用区 %[1]s 属于另一个 Fermi（%[3]s）。", e.cfg.Cluster.Zone, e.cfg.Cluster.Namespace, other)).
+			WithHint(fault.T("Give this one a namespace of its own, or delete the ConfigMap %s if that Fermi is gone.", "请为本实例指定独立的命名空间；若另一个 Fermi 已不存在，请删除 ConfigMap %s。", now.Name))
+	}
+	if epoch, _ := strconv.ParseInt(now.Data[keyEpoch], 10, 64); epoch > e.cfg.Epoch {
+		return nil, fault.New(fault.Unavailable, newerLeader, fault.T(
+			"A leader of epoch %d has been here; ours is %d.", "已有纪元 %d 的主节点在此运行，本节点纪元为 %d。", epoch, e.cfg.Epoch))
+	}
+	return now, nil
+}
+
+const newerLeader = "NewerLeader"
+
+// claim writes the record if it is not as we want it.
+func (e *fence) claim(ctx context.Context, now *corev1.ConfigMap) error {
+	want := map[string]string{keyEpoch: strconv.FormatInt(e.cfg.Epoch, 10), keyInstance: e.cfg.Instance, keyEndpoints: e.cfg.Endpoints()}
+	if now == nil {
+		return e.cfg.Cluster.create(ctx, "configmaps", &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: recordName(e.cfg.Cluster.Zone), Namespace: e.cfg.Cluster.Namespace,
+				Labels: map[string]string{labelManaged: managed, labelZone: e.cfg.Cluster.Zone},
+			},
+			Data: want,
+		}, &corev1.ConfigMap{})
+	}
+	same := true
+	for k, v := range want {
+		same = same && now.Data[k] == v
+	}
+	if same {
+		return nil
+	}
+	next := now.DeepCopy()
+	next.Data = want
+	return e.cfg.Cluster.update(ctx, "configmaps", next.Name, next, &corev1.ConfigMap{})
+}
+
+// rule asks whether we still lead, and renews what pods are told of servers. Orders that end something call it first: between its
+// answer and the order lies one round trip, see the decision on pods.
+func (e *fence) rule(ctx context.Context) error {
+	now, err := e.look(ctx)
+	if err != nil {
+		return err
+	}
+	if now == nil || now.Data[keyEpoch] != strconv.FormatInt(e.cfg.Epoch, 10) || now.Data[keyEndpoints] != e.cfg.Endpoints() {
+		return e.enter(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/chore"
+	"github.com/fermi-cluster/fermi/internal/launch/depot"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// dataMounts are the versions that a replica has, once they are here.
+type dataMounts struct {
+	datasets, models []dataMount
+}
+
+type dataMount struct {
+	mount.AssetRef
+	held *depot.Held
+}
+
+func (d *dataMounts) all() []dataMount {
+	return append(append([]dataMount{}, d.datasets...), d.models...)
+}
+
+// folders are what a wall shows of them.
+func (d *dataMounts) folders() (out []inside.Folder) {
+	for _, m := range d.all() {
+		out = append(out, inside.Folder{Path: m.held.Root, ReadOnly: true, At: m.Path})
+	}
+	return out
+}
+
+// variables say where each is: $FERMI_DATASET_NAME and $FERMI_MODEL_NAME, and of the first ones without a name. Without a wall that is on the node itself.
+func (d *dataMounts) variables(walled bool) (out []string) {
+	for _, kind := range []struct {
+		name string
+		list []dataMount
+	}{{"FERMI_DATASET", d.datasets}, {"FERMI_MODEL", d.models}} {
+		for i, m := range kind.list {
+			at := m.Path
+			if !walled {
+				at = m.held.Root
+			}
+			if i == 0 {
+				out = append(out, kind.name+"="+at)
+			}
+			out = append(out, kind.name+"_"+strings.ToUpper(strings.ReplaceAll(m.Name, "-", "_"))+"="+at)
+		}
+	}
+	return out
+}
+
+func (d *dataMounts) close() (err error) {
+	for _, m := range d.all() {
+		err = errors.Join(err, m.held.Close())
+	}
+	*d = dataMounts{}
+	return err
+}
+
+// LeaveData lets go of datasets and models; nobody reads in them any more.
+func (s *Supplies) LeaveData() error { return s.at.data.close() }
+
+// maxDataTries is after how many failures in a row, without a byte more, a version counts as out of reach.
+const maxDataTries = 8
+
+// BringData has all datasets and models that the replica names on this node, for as long as we live.
+func (s *Supplies) BringData(ctx context.Context) error {
+	for _, kind := range []struct {
+		refs []mount.AssetRef
+		to   *[]dataMount
+	}{{s.at.Replica.Mounts.Datasets, &s.at.data.datasets}, {s.at.Replica.Mounts.Models, &s.at.data.models}} {
+		for _, ref := range kind.refs {
+			held, err := s.bringVersion(ctx, ref)
+			if err != nil {
+				return err
+			}
+			*kind.to = append(*kind.to, dataMount{ref, held})
+		}
+	}
+	return nil
+}
+
+func nameOfVersion(ref mount.AssetRef) string { return ref.Name + "@" + ref.Version }
+
+// bringVersion tries until a version is there, or can't be.
+func (s *Supplies) bringVersion(ctx context.Context, ref mount.AssetRef) (*depot.Held, error) {
+	began, told := s.clock.Now(), s.dataProgress(ref)
+	defer s.brings(nil)
+	for tries, pause := 1, retry.First; ; tries, pause = tries+1, min(2*pause, retry.Most) {
+		var fetched bool
+		held, err := s.holdVersion(ctx, ref, func(done, total int64) { fetched = true; told(done, total) })
+		if err == nil {
+			s.notes.Notice("%s", fault.T("%s (%s) is here after %.1f s, at %s", "%s（%s）%.1f 秒后就绪，位于 %s", nameOfVersion(ref), megabytes(ref.Size), s.clock.Now().Sub(began).Seconds(), s.seenAt(ref, held)).Pack())
+			return held, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if link.Permanent(err) {
+			return nil, asStartFault(fault.New(fault.Conflict, "VersionGone", fault.T("%s can't be had any more: it was deleted, or is not this project's.", "无法获取 %s：该版本已被删除，或不属于本项目。", nameOfVersion(ref))).Because(err))
+		}
+		if finalFault(err) {
+			return nil, asStartFault(err)
+		}
+		if fetched {
+			tries = 1 // it is on its way
+		}
+		if tries >= maxDataTries {
+			return nil, asStartFault(fault.New(fault.Unavailable, "DataUnreachable", fault.T("%s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取 %[1]s：%[3]v。", nameOfVersion(ref), tries, err)).
+				WithHint(fault.T("See that the node reaches the server and that its disk works.", "请检查节点能否访问服务器以及磁盘是否正常。")).Because(err))
+		}
+		s.log.Warn("version not here yet", "version", nameOfVersion(ref), "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.clock.After(pause):
+		}
+	}
+}
+
+// seenAt is where its processes find it.
+func (s *Supplies) seenAt(ref mount.AssetRef, held *depot.Held) string {
+	if s.at.Tenant.UID == 0 { // nothing is mounted on a machine that keeps nobody apart
+		return held.Root
+	}
+	return ref.Path
+}
+
+// holdVersion has a version on the node, if need be by laying it out.
+func (s *Supplies) holdVersion(ctx context.Context, ref mount.AssetRef, progress func(done, total int64)) (*depot.Held, error) {
+	d := depot.Depot{Dir: cmp.Or(s.node.Assets, filepath.Join(s.at.Dir, record.DirAssets)), Drop: func(ctx context.Context, uid int, place, digest string) error {
+		return s.dataChore(ctx, uid, place, chore.Order{Drop: &chore.Drop{Place: place, Digest: digest}})
+	}}
+	v := depot.Version{UID: s.at.Tenant.UID, Digest: ref.Digest, Bytes: ref.Size}
+	return d.Hold(ctx, v, func(ctx context.Context, place string) error {
+		return s.layOut(ctx, v, place, progress)
+	})
+}
+
+// dataWall is around who writes or removes files of a project: on no network, and with nothing else of the platform's.
+func (s *Supplies) dataWall(uid int, place string) inside.Wall {
+	return inside.Wall{
+		Mark: string(s.at.Replica.Name), UID: uid, GID: uid, Hide: s.at.Tenant.Hide, Binds: []string{place}, Alone: true,
+		Tmp: filepath.Join(s.at.Dir, record.DirTmp), VarTmp: filepath.Join(s.at.Dir, record.DirVarTmp),
+	}
+}
+
+// dataChore does something in a project's folder, as that project.
+func (s *Supplies) dataChore(ctx context.Context, uid int, place string, o chore.Order) error {
+	way, err := sendAs(s.dataWall(uid, place), uid != 0, o, nil, []string{"FERMI_REPLICA=" + string(s.at.Replica.Name)})
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, way.kill)()
+	_, err = way.result()
+	return errors.Join(ctx.Err(), err)
+}
+
+// layOut has a process that has become the project lay a version out; it asks us for the bytes, and we the server.
+func (s *Supplies) layOut(ctx context.Context, v depot.Version, place string, progress func(done, total int64)) error {
+	ours, theirs, err := steward.Pair()
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	way, err := sendAs(s.dataWall(v.UID, place), v.UID != 0, chore.Order{Lay: &chore.Lay{Place: place, Digest: v.Digest, Bytes: v.Bytes}}, theirs,
+		[]string{"FERMI_REPLICA=" + string(s.at.Replica.Name)})
+	_ = theirs.Close()
+	if err != nil {
+		return err
+	}
+	way.progress = progress
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, way.kill)()
+	var brought error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		brought = depot.Relay(ctx, ours, func(ctx context.Context, first, count int, w io.Writer) error {
+			return s.from.FetchAsset(ctx, v.Digest, first, count, w)
+		})
+		if brought != nil {
+			_ = ours.Close() // it waits for no more
+		}
+	})
+	_, err = way.result()
+	_ = ours.Close()
+	wg.Wait()
+	if err != nil && brought != nil { // why it could not go on
+		return fmt.Errorf("bring version %s: %w", v.Digest, brought)
+	}
+	return err
+}
+
+func (s *Supplies) brings(b *engine.Bringing) {
+	if s.Brings != nil {
+		s.Brings(b)
+	}
+}
+
+// dataTold is how often it is said how far a version is.
+const dataTold = 5 * time.Second
+
+// dataProgress tells the leader how far a version is and, if it takes long, the log.
+func (s *Supplies) dataProgress(ref mount.AssetRef) func(done, total int64) {
+	told := s.clock.Now()
+	return func(done, total int64) {
+		s.brings(&engine.Bringing{Name: nameOfVersion(ref), Done: done, Total: total})
+		if now := s.clock.Now(); now.Sub(told) >= dataTold {
+			told = now
+			s.notes.Notice("%s", fault.T("%s: %s of %s", "%s：%s / %s", nameOfVersion(ref), megabytes(done), megabytes(total)).Pack())
+		}
+	}
+}

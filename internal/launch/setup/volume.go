@@ -1,0 +1,36 @@
+package setup
+
+import (
+	"strings"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+)
+
+// volumesOf are those of the granted folders that a replica sees elsewhere than they are.
+func volumesOf(r engine.Replica, granted []api.NamedFolder) (out []inside.Folder, err error) {
+	for _, v := range r.Volumes {
+		in, rest := api.ResolveFolder(v.Name, granted)
+		if in == nil || rest != "" || in.Real == "" {
+			return nil, process.CantStart(process.CodeNotExecutable, nil,
+				"The node %s has no folder %q that project %s may use; its operator names one with --folder.",
+				"节点 %s 上没有项目 %[3]s 可用的目录 %[2]q；请运维人员用 --folder 命名。", r.Node, v.Name, r.Project)
+		}
+		out = append(out, inside.Folder{Path: in.Path, Real: in.Real, ReadOnly: in.ReadOnly || v.ReadOnly, At: v.Path})
+	}
+	return out, nil
+}
+
+// volumeVariables say where each is: $FERMI_VOLUME_NAME. Where nothing is mounted, that is on the node itself.
+func volumeVariables(r engine.Replica, folders []inside.Folder, walled bool) (out []string) {
+	for i, v := range r.Volumes {
+		at := folders[i].At
+		if !walled {
+			at = folders[i].Path
+		}
+		out = append(out, "FERMI_VOLUME_"+strings.ToUpper(strings.ReplaceAll(v.Name, "-", "_"))+"="+at)
+	}
+	return out
+}

@@ -1,0 +1,244 @@
+import { NumberInput, SegmentedControl, Select, SimpleGrid, Stack, Switch, Text, TextInput } from "@mantine/core";
+import { useNavigate } from "@tanstack/react-router";
+import { useTranslation } from "react-i18next";
+import { useZones } from "../api/queries";
+import { useMake } from "../api/works";
+import { title } from "../format";
+import { withOwn } from "../parts/create-fields";
+import { Panel } from "../parts/states";
+import {
+  CommandField,
+  FormPage,
+  ImageField,
+  NameFields,
+  type Project,
+  ResourceFields,
+  useWorkForm,
+  ValueFields,
+  WithProjects,
+} from "../parts/work-fields";
+import { keepProject, usualProject } from "../project";
+import { type EnvironmentType, emptyEnvironment, environmentOf, environmentTypes } from "../workform";
+
+/** An environment has at most so many. */
+const maxDevices = 8;
+
+export function CreateEnvironment() {
+  return <WithProjects>{(projects) => <Editor projects={projects} />}</WithProjects>;
+}
+
+function Editor({ projects }: { projects: readonly Project[] }) {
+  const { t } = useTranslation();
+  const names = projects.map((p) => p.metadata.name ?? "");
+  const { form, change, faults, refused, clear } = useWorkForm(
+    { ...emptyEnvironment, project: usualProject(names) },
+    () => [],
+  );
+  const zones = useZones();
+  const make = useMake("dev-environments");
+  const navigate = useNavigate();
+  const at = faults.at;
+  function send() {
+    clear();
+    make.mutate(
+      { manifest: environmentOf(form), project: form.project },
+      {
+        onError: refused,
+        onSuccess: (made) => {
+          keepProject(form.project);
+          void navigate({ to: "/environments/$name", params: { name: made.metadata.id ?? made.metadata.name ?? "" } });
+        },
+      },
+    );
+  }
+  return (
+    <FormPage
+      title={t("env.create")}
+      submitWord={t("env.submit")}
+      projects={projects}
+      error={make.error}
+      faults={faults}
+      pending={make.isPending}
+      send={send}
+    >
+      <Panel title={t("work.basic")}>
+        <Stack gap="sm">
+          <NameFields form={form} change={change} at={at} projects={projects} hint={t("create.displayNameHint")} />
+          <div>
+            <Text size="sm" fw={500} mb={4} id="env-type">
+              {t("env.type")}
+            </Text>
+            <SegmentedControl
+              aria-labelledby="env-type"
+              data={environmentTypes.map((type) => ({ value: type, label: t(`env.type.${type}`) }))}
+              value={form.type}
+              onChange={(v) => change({ type: v as EnvironmentType })}
+              fullWidth
+            />
+            <Text size="xs" c="dimmed" mt={4}>
+              {t(`env.typeHint.${form.type}`)}
+            </Text>
+          </div>
+          <ImageField form={form} change={change} at={at} />
+        </Stack>
+      </Panel>
+      <Panel title={t("work.resources")}>
+        <Stack gap="sm">
+          <ResourceFields
+            form={form}
+            change={change}
+            at={at}
+            zones={form.zone === "" ? [] : [form.zone]}
+            most={maxDevices}
+          />
+          <SimpleGrid cols={{ base: 1, xs: 2 }}>
+            <NumberInput
+              label={t("env.storage")}
+              description={t("env.storageHint")}
+              placeholder={t("env.storageNone")}
+              value={form.storage}
+              onChange={(v) => change({ storage: typeof v === "number" ? v : "" })}
+              error={at.storage}
+              min={1}
+              clampBehavior="none"
+              decimalScale={3}
+              allowNegative={false}
+            />
+            <Select
+              label={t("tasks.zone")}
+              description={t("env.zoneHint")}
+              placeholder={t("create.zonesHint")}
+              data={withOwn(
+                (zones.data?.items ?? []).map((z) => ({ value: z.metadata.name ?? "", label: title(z) })),
+                form.zone,
+              )}
+              value={form.zone || null}
+              onChange={(v) => change({ zone: v ?? "" })}
+              error={at.zone}
+              clearable
+            />
+          </SimpleGrid>
+        </Stack>
+      </Panel>
+      <Panel title={t("env.pages")}>
+        <Stack gap="sm">
+          <Switch
+            label={t("env.vscode")}
+            description={t("env.vscodeHint")}
+            checked={form.vscode}
+            onChange={(e) => change({ vscode: e.currentTarget.checked })}
+          />
+          <TextInput
+            label={t("env.ports")}
+            description={t("env.portsHint")}
+            placeholder="6006, 8080"
+            value={form.ports}
+            onChange={(e) => change({ ports: e.currentTarget.value })}
+            error={at.ports}
+            maw={420}
+          />
+        </Stack>
+      </Panel>
+      <Panel title={t("env.firstFiles")}>
+        <Stack gap="sm">
+          <TextInput
+            label={t("env.git")}
+            description={t("env.gitHint")}
+            placeholder="https://git.example.org/team/code.git@main"
+            value={form.git}
+            onChange={(e) => change({ git: e.currentTarget.value })}
+            error={at.git}
+            maxLength={2048}
+            spellCheck={false}
+          />
+          <SimpleGrid cols={{ base: 1, xs: 2 }}>
+            <TextInput
+              label={t("env.dotfiles")}
+              description={t("env.dotfilesHint")}
+              placeholder="https://git.example.org/me/dotfiles.git"
+              value={form.dotfiles}
+              onChange={(e) => change({ dotfiles: e.currentTarget.value })}
+              error={at.dotfiles}
+              maxLength={2048}
+              spellCheck={false}
+            />
+            <TextInput
+              label={t("env.gitSecret")}
+              description={t("env.gitSecretHint")}
+              value={form.gitSecret}
+              onChange={(e) => change({ gitSecret: e.currentTarget.value.trim() })}
+              error={at.gitSecret}
+              spellCheck={false}
+            />
+          </SimpleGrid>
+        </Stack>
+      </Panel>
+      <Panel title={t("work.advanced")}>
+        <Stack gap="sm">
+          <CommandField
+            form={form}
+            change={change}
+            at={at}
+            hint={t("env.commandHint")}
+            example="tensorboard --logdir runs"
+          />
+          <NumberInput
+            label={t("env.restarts")}
+            description={t("env.restartsHint")}
+            placeholder="3"
+            value={form.restarts}
+            onChange={(v) => change({ restarts: typeof v === "number" ? v : "" })}
+            error={at.restarts}
+            min={0}
+            clampBehavior="none"
+            allowDecimal={false}
+            allowNegative={false}
+            maw={320}
+          />
+          <TextInput
+            label={t("env.idle")}
+            description={t("env.idleHint")}
+            placeholder="2h"
+            value={form.idle}
+            onChange={(e) => change({ idle: e.currentTarget.value })}
+            error={at.idle}
+            maw={320}
+          />
+          <SimpleGrid cols={{ base: 1, xs: 3 }}>
+            <TextInput
+              label={t("env.startsAt")}
+              description={t("env.cronHint")}
+              placeholder="0 9 * * 1-5"
+              value={form.starts}
+              onChange={(e) => change({ starts: e.currentTarget.value })}
+              error={at.starts}
+            />
+            <TextInput
+              label={t("env.stopsAt")}
+              description={t("env.cronHint")}
+              placeholder="0 19 * * *"
+              value={form.stops}
+              onChange={(e) => change({ stops: e.currentTarget.value })}
+              error={at.stops}
+            />
+            <TextInput
+              label={t("env.timeZone")}
+              description={t("env.timeZoneHint")}
+              placeholder="UTC"
+              value={form.timeZone}
+              onChange={(e) => change({ timeZone: e.currentTarget.value })}
+              error={at.timeZone}
+            />
+          </SimpleGrid>
+          <ValueFields form={form} change={change} at={at} />
+          <Switch
+            label={t("env.share")}
+            description={t("env.shareHint")}
+            checked={form.shared}
+            onChange={(e) => change({ shared: e.currentTarget.checked })}
+          />
+        </Stack>
+      </Panel>
+    </FormPage>
+  );
+}

@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { fits, folderAbove, readable } from "./shelf";
+
+test("sizes and folders", () => {
+  expect([readable("1536Mi"), readable("12"), readable(undefined)]).toEqual(["1.5 GiB", "12 B", "—"]);
+  expect([folderAbove("a/b/c"), folderAbove("a"), folderAbove("")]).toEqual(["a/b", "", ""]);
+});
+
+test("an entry of the catalogue is found by its category and by all words", () => {
+  const entry = {
+    metadata: { name: "pytorch-24" },
+    spec: {
+      reference: "hub/pytorch:2.4",
+      category: "official",
+      framework: "PyTorch 2.4",
+      description: { zh: "训练" },
+      tags: ["cuda"],
+    },
+  };
+  expect(fits(entry, "", "")).toBe(true);
+  expect(fits(entry, "official", "pytorch CUDA")).toBe(true);
+  expect(fits(entry, "official", "训练")).toBe(true);
+  expect(fits(entry, "official", "jax")).toBe(false);
+  expect(fits(entry, "custom", "")).toBe(false);
+  expect(fits({ metadata: {}, spec: { reference: "a/b" } }, "custom", "b")).toBe(true);
+});

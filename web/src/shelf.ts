@@ -1,0 +1,44 @@
+// Sizes and paths of datasets and images, as people read them.
+import { bytes, quantity } from "./format";
+
+/** A quantity of bytes such as 1536Mi in words. */
+export function readable(size: string | undefined): string {
+  return size === undefined ? "—" : bytes(quantity(size));
+}
+
+export function folderAbove(path: string): string {
+  const cut = path.lastIndexOf("/");
+  return cut < 0 ? "" : path.slice(0, cut);
+}
+
+interface Entry {
+  metadata: { name?: string; displayName?: string };
+  spec: {
+    reference: string;
+    category?: string;
+    framework?: string;
+    description?: { en?: string; zh?: string };
+    tags?: string[] | null;
+  };
+}
+
+/** Whether an entry of the catalogue is of a category ("" is any) and has all these words. */
+export function fits(entry: Entry, category: string, words: string): boolean {
+  const { spec, metadata } = entry;
+  if (category !== "" && (spec.category ?? "custom") !== category) return false;
+  const text = [
+    metadata.name,
+    metadata.displayName,
+    spec.reference,
+    spec.framework,
+    spec.description?.en,
+    spec.description?.zh,
+    ...(spec.tags ?? []),
+  ]
+    .join(" ")
+    .toLowerCase();
+  return words
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}

@@ -1,0 +1,317 @@
+// Environments and services being written: what a form holds, and the manifest it means.
+import type { RefusedField } from "./faults";
+
+export interface Variable {
+  name: string;
+  value: string;
+}
+
+/** A value of a secret, as a variable or a file of the processes. */
+export interface SecretUse {
+  as: "variable" | "file";
+  name: string;
+  secret: string;
+  key: string;
+  at?: string;
+}
+
+export const environmentTypes = ["notebook", "training", "inference", "custom"] as const;
+export type EnvironmentType = (typeof environmentTypes)[number];
+
+/** What both have. A number that was not given is "". */
+export interface WorkForm {
+  displayName: string;
+  project: string;
+  image: string;
+  command: string;
+  devices: number | "";
+  deviceType: string;
+  cpu: number | "";
+  memory: number | ""; // GiB
+  variables: Variable[];
+  secrets: SecretUse[];
+}
+
+export interface EnvironmentForm extends WorkForm {
+  type: EnvironmentType;
+  storage: number | ""; // GiB
+  zone: string;
+  ports: string; // numbers, apart by commas or spaces
+  vscode: boolean;
+  git: string; // URL, or URL@BRANCH
+  dotfiles: string;
+  gitSecret: string;
+  restarts: number | "";
+  shared: boolean;
+  idle: string; // a time, never, or "" for the operator's
+  starts: string;
+  stops: string;
+  timeZone: string;
+}
+
+export const emptyEnvironment: EnvironmentForm = {
+  displayName: "",
+  project: "",
+  image: "",
+  command: "",
+  devices: 0,
+  deviceType: "",
+  cpu: "",
+  memory: "",
+  variables: [],
+  secrets: [],
+  type: "notebook",
+  storage: "",
+  zone: "",
+  ports: "",
+  vscode: false,
+  git: "",
+  dotfiles: "",
+  gitSecret: "",
+  restarts: "",
+  shared: false,
+  idle: "",
+  starts: "",
+  stops: "",
+  timeZone: "",
+};
+
+export interface ServiceForm extends WorkForm {
+  id: string; // its name in addresses
+  engine: "sample" | "custom";
+  modelTask: string;
+  modelFile: string;
+  replicas: number | "";
+  protocol: "rest" | "grpc" | "websocket";
+  port: number | "";
+  health: string;
+  timeout: string;
+  maxConcurrency: number | "";
+  maxQueue: number | "";
+  code: "none" | "archive" | "git" | "folder";
+  archive: string;
+  gitUrl: string;
+  gitRevision: string;
+  gitSecret: string;
+  folder: string;
+  requirements: string;
+}
+
+export const emptyService: ServiceForm = {
+  displayName: "",
+  project: "",
+  image: "",
+  command: "",
+  devices: 0,
+  deviceType: "",
+  cpu: "",
+  memory: "",
+  variables: [],
+  secrets: [],
+  id: "",
+  engine: "sample",
+  modelTask: "",
+  modelFile: "",
+  replicas: 1,
+  protocol: "rest",
+  port: "",
+  health: "",
+  timeout: "",
+  maxConcurrency: "",
+  maxQueue: "",
+  code: "none",
+  archive: "",
+  gitUrl: "",
+  gitRevision: "",
+  gitSecret: "",
+  folder: "",
+  requirements: "",
+};
+
+/** An object without what is nothing. */
+function some(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(
+      ([, v]) =>
+        v !== undefined &&
+        v !== "" &&
+        v !== false &&
+        !(Array.isArray(v) && v.length === 0) &&
+        !(typeof v === "object" && v !== null && Object.keys(v).length === 0),
+    ),
+  );
+}
+
+/** Rows that say anything; one without both words is none. */
+const written = (rows: readonly Variable[]) => rows.filter((r) => r.name !== "" || r.value !== "");
+
+function shared(f: WorkForm): Record<string, unknown> {
+  const of = (as: SecretUse["as"]) => f.secrets.filter((s) => s.as === as);
+  return {
+    image: f.image.trim(),
+    command: f.command.trim() === "" ? [] : ["sh", "-c", f.command],
+    resources: some({
+      accelerators: f.devices === 0 ? {} : some({ count: f.devices, type: f.deviceType }),
+      cpu: f.cpu === "" ? "" : String(f.cpu),
+      memory: f.memory === "" ? "" : `${Math.round(f.memory * 1024)}Mi`,
+    }),
+    env: [
+      ...written(f.variables).map(({ name, value }) => ({ name, value })),
+      ...of("variable").map(({ name, secret, key }) => ({ name, valueFrom: { secret, key } })),
+    ],
+    secretFiles: of("file").map(({ name, secret, key }) => ({ name, secret, key })),
+  };
+}
+
+/** A repository as people write it: URL or URL@BRANCH. The @ of git@host:path is none of ours. */
+export function repositoryOf(text: string, secret: string): Record<string, unknown> | undefined {
+  const url = text.trim();
+  if (url === "") return undefined;
+  const cut = url.lastIndexOf("@");
+  const branch = cut > Math.max(url.lastIndexOf("/"), url.lastIndexOf(":"));
+  return some({ url: branch ? url.slice(0, cut) : url, revision: branch ? url.slice(cut + 1) : "", secret });
+}
+
+/** Ports as people write them; what is no number is sent as 0, which the server refuses by its place. */
+export function portsOf(text: string): { port: number }[] {
+  return text
+    .split(/[\s,，、]+/)
+    .filter((one) => one !== "")
+    .map((one) => ({ port: /^\d{1,5}$/.test(one) ? Number(one) : 0 }));
+}
+
+export function environmentOf(f: EnvironmentForm): object {
+  return {
+    metadata: { displayName: f.displayName },
+    spec: some({
+      type: f.type,
+      ...shared(f),
+      storage: f.storage === "" ? "" : `${Math.round(f.storage * 1024)}Mi`,
+      zone: f.zone,
+      ports: portsOf(f.ports),
+      vscode: f.vscode,
+      git: repositoryOf(f.git, f.gitSecret),
+      dotfiles: repositoryOf(f.dotfiles, f.gitSecret),
+      restartPolicy: f.restarts === "" ? undefined : { maxRestarts: f.restarts },
+      shared: f.shared,
+      idle: f.idle.trim() === "never" ? { never: true } : some({ after: f.idle.trim() }),
+      schedule:
+        f.starts.trim() === "" && f.stops.trim() === ""
+          ? undefined
+          : some({ start: f.starts.trim(), stop: f.stops.trim(), timeZone: f.timeZone.trim() }),
+    }),
+  };
+}
+
+function codeOf(f: ServiceForm): object {
+  const git = some({ url: f.gitUrl, revision: f.gitRevision, secret: f.gitSecret });
+  const from =
+    f.code === "archive"
+      ? { archive: f.archive }
+      : f.code === "git"
+        ? { git }
+        : f.code === "folder"
+          ? { folder: f.folder }
+          : {};
+  return f.code === "none" ? {} : { ...from, ...some({ requirements: f.requirements }) };
+}
+
+export function serviceOf(f: ServiceForm): object {
+  const { image, command, ...rest } = shared(f);
+  const own =
+    f.engine === "custom" ? { image, command, code: codeOf(f), port: f.port, health: some({ path: f.health }) } : {};
+  const model = f.engine === "sample" ? some({ task: f.modelTask, file: f.modelFile }) : {};
+  return {
+    metadata: some({ name: f.id.trim(), displayName: f.displayName }),
+    spec: some({
+      replicas: f.replicas,
+      protocol: f.protocol,
+      timeout: f.timeout.trim(),
+      maxConcurrency: f.maxConcurrency,
+      maxQueue: f.maxQueue,
+      template: some({ engine: f.engine, model, ...own, ...rest }),
+    }),
+  };
+}
+
+/** A field of a form, or a row of one: variables.0, secrets.1. */
+export type Place = string;
+
+const base = String.raw`^spec\.(?:template\.)?`;
+const places: readonly [RegExp, Place][] = [
+  [/^metadata\.displayName$/, "displayName"],
+  [/^metadata\.project$/, "project"],
+  [new RegExp(`${base}type$`), "type"],
+  [new RegExp(`${base}image$`), "image"],
+  [new RegExp(`${base}(command|args)\\b`), "command"],
+  [new RegExp(`${base}resources\\.accelerators\\.type$`), "deviceType"],
+  [new RegExp(`${base}resources\\.accelerators\\b`), "devices"],
+  [new RegExp(`${base}resources\\.cpu$`), "cpu"],
+  [new RegExp(`${base}resources\\.memory$`), "memory"],
+  [/^spec\.storage$/, "storage"],
+  [/^spec\.zones?\b/, "zone"],
+  [/^spec\.restartPolicy\b/, "restarts"],
+  [/^spec\.ports\b/, "ports"],
+  [/^spec\.vscode$/, "vscode"],
+  [/^spec\.(git|dotfiles)\.secret$/, "gitSecret"],
+  [/^spec\.git\b/, "git"],
+  [/^spec\.dotfiles\b/, "dotfiles"],
+  [/^spec\.idle\b/, "idle"],
+  [/^spec\.schedule\.timeZone$/, "timeZone"],
+  [/^spec\.schedule\.start$/, "starts"],
+  [/^spec\.schedule\b/, "stops"],
+  [/^spec\.replicas$/, "replicas"],
+  [/^spec\.protocol$/, "protocol"],
+  [/^spec\.timeout$/, "timeout"],
+  [/^spec\.maxConcurrency$/, "maxConcurrency"],
+  [/^spec\.maxQueue$/, "maxQueue"],
+  [/^spec\.template\.engine$/, "engine"],
+  [/^spec\.template\.model\.file$/, "modelFile"],
+  [/^spec\.template\.model\b/, "modelTask"],
+  [/^spec\.template\.port$/, "port"],
+  [/^spec\.template\.health\b/, "health"],
+  [/^spec\.template\.code\.archive$/, "archive"],
+  [/^spec\.template\.code\.git\.revision$/, "gitRevision"],
+  [/^spec\.template\.code\.git\.secret$/, "gitSecret"],
+  [/^spec\.template\.code\.git\b/, "gitUrl"],
+  [/^spec\.template\.code\.folder$/, "folder"],
+  [/^spec\.template\.code\.requirements$/, "requirements"],
+  [/^spec\.template\.code$/, "code"],
+];
+
+/** Where in the form a refused path was written; undefined: the form has no place for it. */
+export function placeOf(path: string, f: WorkForm): Place | undefined {
+  const row = /^spec\.(?:template\.)?(env|secretFiles)\[(\d+)\]/.exec(path);
+  if (row) {
+    const n = Number(row[2]);
+    const variables = written(f.variables);
+    if (row[1] === "env" && n < variables.length) return `variables.${f.variables.indexOf(variables[n] as Variable)}`;
+    const as = row[1] === "env" ? "variable" : "file";
+    const use = f.secrets.filter((s) => s.as === as)[row[1] === "env" ? n - variables.length : n];
+    return use && `secrets.${f.secrets.indexOf(use)}`;
+  }
+  if (path === "metadata.name") return "id" in f && f.id !== "" ? "id" : "displayName";
+  return places.find(([pattern]) => pattern.test(path))?.[1];
+}
+
+export interface Placed {
+  at: Record<Place, string>;
+  rest: RefusedField[];
+}
+
+/** Sorts refused fields to where they were written; hidden are fields that the form does not show now. */
+export function placeAll(fields: readonly RefusedField[], f: WorkForm, hidden: readonly Place[] = []): Placed {
+  const out: Placed = { at: {}, rest: [] };
+  for (const field of fields) {
+    const place = placeOf(field.path, f);
+    if (place === undefined || hidden.includes(place)) out.rest.push(field);
+    else out.at[place] = out.at[place] === undefined ? field.message : `${out.at[place]} ${field.message}`;
+  }
+  return out;
+}
+
+/** Faults without those of fields that were changed since. */
+export function without(placed: Placed, changed: readonly string[]): Placed {
+  const at = Object.entries(placed.at).filter(([place]) => !changed.includes(place.split(".")[0] ?? ""));
+  return { ...placed, at: Object.fromEntries(at) };
+}
