@@ -95,16 +95,17 @@ var table = []row{
 	{"4 link, passes of replicas", []string{"internal/link/pass"}, foundation},
 	{"4 link, curves, datasets and models", []string{"internal/link/curve", "internal/link/lend"}, join(below4, []string{"internal/link", "internal/link/linkpb"})},
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
+	{"4 control, how replicas end", []string{"internal/control/ending"}, below4},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
 	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
 		"internal/reconcile", "internal/link", "internal/control/gang", "internal/control/save", "internal/control/train/...", "internal/control/work",
 		"internal/control/fence", "internal/link/hearing",
 	})},
-	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/link/hearing", "internal/control/gang"})},
+	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/link/hearing", "internal/control/gang", "internal/control/ending"})},
 	{"4 control, environments", []string{"internal/control/devenv"}, join(below4, []string{"internal/link", "internal/quota", "internal/control/work"})},
 	{"4 control, what is asked of services", []string{"internal/control/serve/demand"}, below4},
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
-	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence"})},
+	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
