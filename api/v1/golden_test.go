@@ -69,7 +69,7 @@ func whole() map[Kind]Object {
 				},
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{Name: "corpus", Version: "v1", Path: "data", Settled: mount.Settled{Digest: "00", Size: 9}}}, Models: []AssetRef{{Name: "base", Version: "v2", Path: "model", Settled: mount.Settled{Digest: "01", Size: 8}}},
-				Outputs: &Outputs{&mount.Output{Name: "model", Path: "final", Alias: "candidate"}, "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Restore: &Rewind{"0000000000000000002-0000000000000000040", 40, 1, 2, at}, Preflight: PreflightWarn, Stragglers: StragglersReplace,
+				Outputs: &Outputs{mount.Leaves{Model: &mount.Output{Name: "model", Path: "final", Alias: "candidate"}, Dataset: &mount.Output{Name: "answers", Path: "answers", Alias: "none"}}, "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Restore: &Rewind{"0000000000000000002-0000000000000000040", 40, 1, 2, at}, Preflight: PreflightWarn, Stragglers: StragglersReplace,
 				Inside: []string{"env-1", "env-2"},
 			},
 			Status: TrainingTaskStatus{
@@ -83,7 +83,7 @@ func whole() map[Kind]Object {
 				Use:       &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
 				TaskFigures: TaskFigures{
 					&Interruptions{1, map[string]int{"killed": 1}, 3, 1, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "restart", "task-1-worker-0-2", ptr(3), "node-1", "worker", 2, RecoverySteps{10, 9, 7, ptr(int64(2)), true, true, true, 3, "shared"}, at, at, &at, &at, &at, &at, &at}}},
-					&TimeUse{at, at, TimeStalled, map[TimeKind]Duration{TimeEffective: Duration(time.Hour)}, 10, 2, Duration(time.Second), &moment.Mark{At: at, Boot: "boot", Up: Duration(time.Hour), Moved: Duration(time.Minute)}}, &SavedStep{8, at}, &mount.Made{Name: "model", Version: 3, Reason: "NoOutput", Message: text},
+					&TimeUse{at, at, TimeStalled, map[TimeKind]Duration{TimeEffective: Duration(time.Hour)}, 10, 2, Duration(time.Second), &moment.Mark{At: at, Boot: "boot", Up: Duration(time.Hour), Moved: Duration(time.Minute)}}, &SavedStep{8, at}, mount.Left{Model: &mount.Made{Name: "model", Version: 3, Reason: "NoOutput", Message: text}, Dataset: &mount.Made{Name: "answers", Version: 4, Reason: "NoOutput", Message: text}},
 				},
 				Intervals:  []SaveInterval{{MemoryTier, 40, Duration(8 * time.Second), 0.0015, text}},
 				InUseBy:    "train-1",

@@ -328,9 +328,9 @@ type AssetRef = mount.AssetRef
 
 // Outputs say what of the run is kept. $FERMI_OUTPUT is always uploaded.
 type Outputs struct {
-	Model *mount.Output `json:"model,omitempty" doc:"A version of this model is made of the outputs when the task completes."`
-	Logs  string        `json:"logs,omitempty" doc:"Further folder, relative to the working directory, uploaded as logs/."`
-	Keep  Duration      `json:"keep,omitempty" doc:"How long outputs and logs are kept after the end; for ever when absent."`
+	mount.Leaves
+	Logs string   `json:"logs,omitempty" doc:"Further folder, relative to the working directory, uploaded as logs/."`
+	Keep Duration `json:"keep,omitempty" doc:"How long outputs and logs are kept after the end; for ever when absent."`
 }
 
 // Phase is where a task stands.

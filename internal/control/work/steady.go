@@ -195,7 +195,7 @@ func (t *judgement) proceed() {
 		switch m := &t.Members[i]; {
 		case m.Known.State == "":
 			t.plan.Start = append(t.plan.Start, i)
-		case m.Known.State == engine.StateCreated && m.Attached:
+		case m.Known.State == engine.StateCreated && m.Attached && gathered(t.Members):
 			t.plan.Go = append(t.plan.Go, i)
 		}
 	}
