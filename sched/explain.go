@@ -171,7 +171,7 @@ func (c *Cluster) hosted() bool {
 func (x *explainer) fitsBare(open bool) bool {
 	w := smallest(x.w)
 	simple := len(w.Roles) == 1 && !w.Survive && len(w.Split)+len(w.Avoid) == 0 && w.Only == "" && w.Topology.MaxPerRack == 0
-	for i := 0; simple && i < w.Roles[0].Need.choices(); i++ {
+	for i := 0; simple && i < w.Roles[0].Need.Choices(); i++ {
 		key, ok := x.c.askKey(&w.Roles[0].Need, i)
 		if !ok {
 			continue

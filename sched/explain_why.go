@@ -290,7 +290,7 @@ func (x *explainer) kinds() string {
 func (x *explainer) busy() Explanation {
 	counts := x.tally()
 	need := x.largest().Need
-	free, want := x.freeDevices(need), int64(smallest(x.w).Replicas())*int64(need.Devices)*int64(need.share())
+	free, want := x.freeDevices(need), int64(smallest(x.w).Replicas())*int64(need.Devices)*int64(need.Part())
 	switch {
 	case counts[misfitHost] > 0:
 		return x.rule(advice.ReasonProcessLimit, api.T("The machine behind the virtual nodes already runs as many processes as it may; %s waits.",
@@ -374,7 +374,7 @@ func describe(w *Workload) string {
 			if t == "" {
 				t = "GPU"
 			}
-			s += fmt.Sprintf(", %s × %s", advice.Plain(VectorDevices, int64(r.Need.Devices)*int64(r.Need.share())), t)
+			s += fmt.Sprintf(", %s × %s", advice.Plain(VectorDevices, int64(r.Need.Devices)*int64(r.Need.Part())), t)
 		}
 		parts = append(parts, s+")")
 	}

@@ -61,7 +61,7 @@ func (x *explainer) enough() bool {
 	if _, _, ok := smallest(x.w).within(x.c, x.q.tree.Room, false); !ok {
 		return false
 	}
-	return x.freeDevices(r.Need) >= int64(atLeast(r))*int64(r.Need.Devices)*int64(r.Need.share())
+	return x.freeDevices(r.Need) >= int64(atLeast(r))*int64(r.Need.Devices)*int64(r.Need.Part())
 }
 
 // shuffle is one search for gangs to move. It tries on the model itself and leaves it as it was.

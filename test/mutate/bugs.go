@@ -58,8 +58,8 @@ var bugs = []bug{
 		"func atMost(r *Role) int { return max(r.Max, r.Replicas) }", "func atMost(r *Role) int { return max(r.Max, r.Replicas) + 1 }",
 	}, {
 		"shares are rounded to tenths", "sched/cluster.go",
-		"	share := need.share()\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
-		"	share := need.share() / 100 * 100\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
+		"	share := need.Part()\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
+		"	share := need.Part() / 100 * 100\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
 	}, {
 		"priority takes what is guaranteed, not only what is borrowed", "sched/fair/tree.go",
 		"get(theirs.usage, i)-get(theirs.going, i)-get(gives, i) < g", "get(theirs.usage, i) < 0*g",
