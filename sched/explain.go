@@ -25,7 +25,7 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string, top int) (Explanat
 	x := newExplainer(q.notBefore(now), c, q, e.w)
 	x.top = top
 	ex := x.explain(e)
-	ex.Evidence = append(ex.Evidence, q.overdueEvidence(e)...)
+	ex.Evidence = append(append(ex.Evidence, q.overdueEvidence(e)...), weighed(x.zones, x.w)...)
 	if e.class != nil {
 		for _, other := range e.class.entries.All() {
 			if other.w.ID < id {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/sched/cost"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched/gang"
 	"github.com/fermi-cluster/fermi/sched/site"
 )
@@ -149,14 +149,16 @@ func (w *Workload) shape() string {
 type Wish struct {
 	StartBy time.Time // no hours are waited for beyond this; zero: none
 	// Weigh says what counts between zones that have room. The zero value is the price alone.
-	Weigh cost.Weigh
+	Weigh where.Weights
 	hours *Window // set when they have come
 }
 
-// Nodes are which of the nodes a gang may use at all.
+// Nodes are which of the nodes a gang may use at all, and whether it keeps those it has.
 type Nodes struct {
 	Avoid []uint32 // none of these
 	Only  string   // no other than this; "": any
+	// Stay says that it is never moved so that others find room.
+	Stay bool
 }
 
 // shuns says that a node is none that the gang may use, whatever is free there.

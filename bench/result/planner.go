@@ -41,6 +41,12 @@ func PlannerPage(runs []Run) (page string, pictures map[string]string) {
 		name := s.bench + ".svg"
 		pictures[name] = bars(s.title, runs[at].Checks)
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n![%s: measured over what it must be](../pictures/%s)\n", s.title, s.text, s.title, name)
+		for i, note := range runs[at].Notes {
+			if i == 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "- %s\n", note)
+		}
 	}
 	return b.String(), pictures
 }

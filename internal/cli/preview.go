@@ -44,9 +44,10 @@ func (s *session) preview(ctx context.Context, task *api.TrainingTask) error {
 	if p.Planned != nil {
 		s.priceLines(p.Planned)
 	}
-	for _, a := range p.Alternatives {
-		line := strings.TrimSuffix(a.Change.In(s.lang)+"; "+a.Text.In(s.lang), "; ")
-		putLine(s.out, clean(optionWord(a.Name).In(s.lang)+": "+line))
+	for _, a := range list {
+		if line := strings.Trim(a.Change.In(s.lang)+"; "+a.Text.In(s.lang), "; "); line != "" || a.Name != "planned" {
+			putLine(s.out, clean(optionWord(a.Name).In(s.lang)+": "+line))
+		}
 	}
 	for _, w := range p.Windows {
 		s.windowLine(w)

@@ -104,7 +104,7 @@ var bugs = []bug{
 		"t.now.Sub(r.Since) < t.p.Quantum", "t.now.Sub(r.Since) < 0",
 	}, {
 		"who may not be preempted is proposed to move", "sched/migrate.go",
-		"!r.Workload.Preemptible || r.leaving ||", "r.leaving ||",
+		"r.stays() || !s.may(r) ||", "r.leaving || !s.may(r) ||",
 	}, {
 		"more important gangs are proposed to move", "sched/migrate.go",
 		" || r.Workload.Priority > s.w.Priority {", " {",

@@ -5296,8 +5296,11 @@ export interface components {
             /** @description The queue this one is a part of; none when absent. */
             parent?: string;
             paused?: boolean;
+            prefer?: components["schemas"]["Weights"];
             /** @description Projects that may use it beside those whose spec.queue it is; * is every project. */
             projects?: string[] | null;
+            /** @description None of its tasks is moved so that others find room. */
+            stay?: boolean;
             /**
              * Format: int64
              * @description Share of what is left among its siblings; 1 when absent.
@@ -7223,6 +7226,23 @@ export interface components {
             /** @description Nothing can be written there from this environment. */
             readOnly?: boolean;
         };
+        Weights: {
+            /**
+             * Format: int64
+             * @description Of the CO₂ of the whole stay; counts where all the zones have a carbon figure.
+             */
+            carbon?: number;
+            /**
+             * Format: int64
+             * @description Of the time lost to the round trip: to the nearest zone that has the task's data, or between its zones where it is cut over several.
+             */
+            latency?: number;
+            /**
+             * Format: int64
+             * @description Of the money for the whole stay.
+             */
+            price?: number;
+        };
         Zone: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["ZoneSpec"];
@@ -7293,6 +7313,7 @@ export interface components {
              * @example 1h30m
              */
             maxLatency?: string;
+            prefer?: components["schemas"]["Weights"];
             /**
              * @description prefer (when absent) or require: zones of one region only.
              * @enum {string}
@@ -7302,6 +7323,8 @@ export interface components {
             split?: {
                 [key: string]: number;
             };
+            /** @description It is never moved so that others find room. */
+            stay?: boolean;
             /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */
             surviveZoneLoss?: boolean;
         };
