@@ -49,7 +49,7 @@ func (x *explainer) beyondLimit() (Refusal, bool) {
 		return Refusal{}, false
 	}
 	_, limit := x.q.tree.Limit(why.queue, why.resource)
-	unit := x.unitOf(why.resource)
+	unit := advice.UnitOf(why.resource, x.c.TypeName)
 	return Refusal{
 		Reason: advice.ReasonQueueLimit, Wrong: advice.WrongQueue,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[4]s; this needs %[3]s.", "队列 %[1]s 最多可用 %[2]s %[5]s；该任务需要 %[3]s。",
