@@ -148,5 +148,11 @@ var bugs = []bug{
 	}, {
 		"a measured start is told only to what waits", "sched/elsewhere.go",
 		"	w.LastCheckpoint, w.RestartCost = saved, restart\n", "	w.LastCheckpoint = saved\n",
+	}, {
+		"a gang is moved for others as soon as it stands", "sched/makeroom.go",
+		"t.now.Sub(r.Since) >= settled*t.p.Quantum &&", "t.now.Sub(r.Since) >= 0*settled*t.p.Quantum &&",
+	}, {
+		"who moves for others has no second place", "sched/makeroom.go",
+		"		if t.c.Reserve(mv.ID, mv.To) != nil {", "		if mv.To == nil {",
 	},
 }
