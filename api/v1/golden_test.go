@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/quota"
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/api/v1/terminal"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -61,7 +62,7 @@ func whole() map[Kind]Object {
 				Restart:         &RestartPolicy{3, Duration(time.Hour), Duration(2 * time.Hour), Duration(time.Minute)}, Batch: BatchKeepGlobal, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
 					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
-					[]DataPlace{{2 << 40, []string{"beijing-1"}}},
+					[]DataPlace{{2 << 40, []string{"beijing-1"}}}, &where.Weights{Price: 3, Carbon: 1, Latency: 2}, true,
 				},
 				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Checkpoint: &Checkpoints{
@@ -131,8 +132,8 @@ func whole() map[Kind]Object {
 		},
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),
-			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}},
-			Status: QueueStatus{3, 4},
+			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}, &where.Weights{Price: 1, Carbon: 2, Latency: 3}, true},
+			Status: QueueStatus{Pending: 3, Running: 4},
 		},
 		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6, 7, 8}, []string{"owner"}, []string{"team"}, &quota.Environments{Running: 1, Devices: 2, Storage: 3}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{Logs: 1, Outputs: 2, Archives: 3, Checkpoints: 4, Assets: 5, Images: 6, Objects: 7, Secrets: 8}}},
 		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true, &quota.Environments{Running: 4, Devices: -1, Storage: 5}}, Status: UserStatus{"$argon2id$", &at, 2, []terminal.Key{{ID: "0123456789ab", Name: "laptop", Key: "ssh-ed25519 AAAA", Fingerprint: "SHA256:x", AddedAt: at}}}},

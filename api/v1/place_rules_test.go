@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -111,6 +112,9 @@ func TestPlaceRulesRefuse(t *testing.T) {
 		{zones(2, ZoneRules{Data: make([]DataPlace, 65)}), "spec.zones.data", "65"},
 		{zones(2, ZoneRules{MaxLatency: -1}), "spec.zones.maxLatency", "10 years"},
 		{zones(2, ZoneRules{SameRegion: "must"}), "spec.zones.sameRegion", "prefer or require"},
+		{zones(2, ZoneRules{Prefer: &where.Weights{}}), "spec.zones.prefer", "nothing counts"},
+		{zones(2, ZoneRules{Prefer: &where.Weights{Price: -1, Carbon: 1}}), "spec.zones.prefer.price", "0 to 100"},
+		{zones(2, ZoneRules{Prefer: &where.Weights{Latency: 101}}), "spec.zones.prefer.latency", "0 to 100"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = "now" }), "spec.deferrable", "cheap or green"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = DeferCheap }), "spec.deferrable", "expectedTime"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable, s.Deadline = DeferGreen, &at }), "spec.deferrable", "expectedTime"},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/quota"
 	"github.com/fermi-cluster/fermi/api/v1/terminal"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // Queue is a share of the cluster.
@@ -31,6 +32,9 @@ type QueueSpec struct {
 	Weight    int            `json:"weight,omitempty" explicit:"nonzero" doc:"Share of what is left among its siblings; 1 when absent."`
 	Limit     map[string]int `json:"limit,omitempty" doc:"The most it may hold, in the words of guarantee."`
 	Projects  []string       `json:"projects,omitempty" doc:"Projects that may use it beside those whose spec.queue it is; * is every project. Its parent and children say their own."`
+	// Prefer and Stay hold for tasks of the queue itself, not of those below it.
+	Prefer *where.Weights `json:"prefer,omitempty" doc:"What counts between zones that have room, for its tasks that say nothing themselves; the price alone when absent."`
+	Stay   bool           `json:"stay,omitempty" doc:"None of its tasks is moved so that others find room."`
 }
 
 // QueueStatus is computed on read.
