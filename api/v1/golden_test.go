@@ -64,7 +64,7 @@ func whole() map[Kind]Object {
 					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
 					[]DataPlace{{2 << 40, []string{"beijing-1"}}}, &where.Weights{Price: 3, Carbon: 1, Latency: 2}, true,
 				},
-				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
+				Topology: &Topology{Mode: TopologyBounded, MaxPerRack: 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Checkpoint: &Checkpoints{
 					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40, true}, true, true, "ckpt", "auto",
 				},
@@ -133,7 +133,7 @@ func whole() map[Kind]Object {
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),
 			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}, &where.Weights{Price: 1, Carbon: 2, Latency: 3}, true},
-			Status: QueueStatus{Pending: 3, Running: 4},
+			Status: QueueStatus{3, 4, 1, 2},
 		},
 		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6, 7, 8}, []string{"owner"}, []string{"team"}, &quota.Environments{Running: 1, Devices: 2, Storage: 3}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{Logs: 1, Outputs: 2, Archives: 3, Checkpoints: 4, Assets: 5, Images: 6, Objects: 7, Secrets: 8}}},
 		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true, &quota.Environments{Running: 4, Devices: -1, Storage: 5}}, Status: UserStatus{"$argon2id$", &at, 2, []terminal.Key{{ID: "0123456789ab", Name: "laptop", Key: "ssh-ed25519 AAAA", Fingerprint: "SHA256:x", AddedAt: at}}}},

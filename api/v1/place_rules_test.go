@@ -158,7 +158,7 @@ func TestPlaceRulesAccept(t *testing.T) {
 			s.Zones = &ZoneRules{SameRegion: RegionRequire, SurviveZoneLoss: true, Split: map[string]int{"a": 2, "b": 1}, Data: []DataPlace{{1 << 40, []string{"a", "b"}}}}
 		}),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologySpread} }),
-		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{TopologyBounded, 2} }),
+		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyBounded, MaxPerRack: 2} }),
 		spec(func(s *TrainingTaskSpec) {
 			s.Roles[0].Replicas = 3
 			s.Zones = &ZoneRules{Allow: []string{"a", "b", "c"}, Split: map[string]int{"a": 2, "b": 1}, MaxLatency: Duration(2 * time.Millisecond)}
@@ -248,7 +248,7 @@ func TestShareAndTopologyJSON(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]Topology{
-		`"pack"`: {Mode: TopologyPack}, `"spread"`: {Mode: TopologySpread}, `{"maxPerRack":2}`: {TopologyBounded, 2},
+		`"pack"`: {Mode: TopologyPack}, `"spread"`: {Mode: TopologySpread}, `{"maxPerRack":2}`: {Mode: TopologyBounded, MaxPerRack: 2},
 	} {
 		var got Topology
 		err := json.Unmarshal([]byte(in), &got)
