@@ -21,7 +21,7 @@ import { type Dataset, useDataset, useFolder, usePreview, useVersions, type Vers
 import { moment, title } from "../format";
 import { useLanguage } from "../parts/now";
 import { Empty, Panel, View } from "../parts/states";
-import { folderAbove, readable } from "../shelf";
+import { folderAbove, origin, readable } from "../shelf";
 
 const route = getRouteApi("/datasets/$name");
 
@@ -92,6 +92,11 @@ function Versions({ name, dataset, list }: { name: string; dataset: Dataset; lis
             {[moment(version.metadata.createdAt, lang), version.metadata.owner].filter(Boolean).join(" · ")}
           </Text>
         </Group>
+        {origin(version) && (
+          <Text size="sm" mt="xs" className="break">
+            {t(version.spec.source ? "data.lies" : "data.from", { where: origin(version) })}
+          </Text>
+        )}
         {version.spec.message && (
           <Text size="sm" mt="xs" className="break">
             {version.spec.message}
@@ -106,7 +111,7 @@ function Versions({ name, dataset, list }: { name: string; dataset: Dataset; lis
         </Stack>
       </Panel>
       <Panel title={t("data.files")}>
-        <Browser name={name} version={version.spec.number} at={at} go={go} />
+        <Browser name={name} version={version.spec.number} elsewhere={!!version.spec.source} at={at} go={go} />
       </Panel>
     </>
   );
@@ -115,11 +120,13 @@ function Versions({ name, dataset, list }: { name: string; dataset: Dataset; lis
 function Browser({
   name,
   version,
+  elsewhere,
   at,
   go,
 }: {
   name: string;
   version: number;
+  elsewhere: boolean;
   at: { folder: string; file?: string };
   go: (at: { folder: string; file?: string }) => void;
 }) {
@@ -199,7 +206,8 @@ function Browser({
           </Button>
         </Group>
       )}
-      {at.file && <Preview key={at.file} name={name} version={version} path={at.file} />}
+      {at.file && elsewhere && <Text size="sm">{t("data.elsewhere")}</Text>}
+      {at.file && !elsewhere && <Preview key={at.file} name={name} version={version} path={at.file} />}
     </Stack>
   );
 }
