@@ -1,6 +1,9 @@
 package sched
 
-import "github.com/fermi-cluster/fermi/sched/advice"
+import (
+	"github.com/fermi-cluster/fermi/sched/advice"
+	"github.com/fermi-cluster/fermi/sched/room"
+)
 
 // Vector is an amount of everything that is shared: 0 milli-cores, 1 bytes of memory, 2
 // thousandths of devices of all types, 3+k thousandths of devices of type k. One that is shorter
@@ -27,7 +30,7 @@ func (v Vector) add(i int, amount int64) Vector {
 // TypeID is the number of a device type that some node has or had; ok is false when none did.
 func (c *Cluster) TypeID(name string) (id uint16, ok bool) {
 	if id, ok = c.typeIDs[name]; !ok { // not as nodes write it
-		id, ok = c.typeIDs[fold(name)]
+		id, ok = c.typeIDs[room.Fold(name)]
 	}
 	return id, ok
 }
@@ -40,7 +43,7 @@ func (c *Cluster) internType(name string) uint16 {
 		return id
 	}
 	id := uint16(len(c.typeNames))
-	c.typeIDs[name], c.typeIDs[fold(name)] = id, id
+	c.typeIDs[name], c.typeIDs[room.Fold(name)] = id, id
 	c.typeNames = append(c.typeNames, name)
 	return id
 }

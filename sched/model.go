@@ -3,11 +3,12 @@ package sched
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/sched/cost"
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // Node is one machine as the planner sees it.
@@ -23,8 +24,7 @@ type Node struct {
 	Devices []string  // type of each device, by index; at most 64
 	// Islands names the fast link each device hangs on, by index; nil is one island.
 	Islands []string
-	// WholeOnly: its devices are given whole, because nothing holds a process to a part of one.
-	WholeOnly bool
+	Sort
 	// Host names the machine whose processes a virtual node's replicas really are; "" counts none.
 	Host string
 	// Closed keeps new work away: cordoned or not ready.
@@ -33,6 +33,12 @@ type Node struct {
 	ClosedDevices uint64
 	// Failures counts recent ones; such a node is used when no other does.
 	Failures int
+}
+
+// Sort is what sort of machine a node is.
+type Sort struct {
+	WholeOnly bool // its devices are given whole, because nothing holds a process to a part of one
+	Spot      bool // it may be taken away at short notice
 }
 
 // Zone is what the planner knows of an availability zone.
@@ -69,6 +75,7 @@ type Need struct {
 	Devices     int
 	// Share is thousandths taken of each device; 0 is whole. Less than whole goes with one device.
 	Share uint16
+	Spot  spot.Rule // one for all roles
 }
 
 // share is Share with its default.
@@ -188,8 +195,9 @@ func (w *Workload) shape() string {
 		number(int64(r.Need.Disk), '/')
 		number(int64(r.Need.Devices), '.')
 		number(int64(r.Need.share()), ' ')
+		b = append(b, r.Need.Spot...)
 		for k := range r.Need.choices() {
-			b = append(append(b, fold(r.Need.choice(k))...), '|')
+			b = append(append(b, room.Fold(r.Need.choice(k))...), '|')
 		}
 		b = append(b, ';')
 	}
@@ -242,7 +250,15 @@ type Nodes struct {
 
 // shuns says that a node is none that the gang may use, whatever is free there.
 func (w *Workload) shuns(n *node) bool {
-	return w.Only != "" && n.Name != w.Only || slices.Contains(w.Avoid, n.Number)
+	return w.Only != "" && n.Name != w.Only || slices.Contains(w.Avoid, n.Number) || w.spot().Bars(n.Spot)
+}
+
+// spot is its rule on nodes that may be taken away.
+func (w *Workload) spot() spot.Rule {
+	if len(w.Roles) == 0 {
+		return ""
+	}
+	return w.Roles[0].Need.Spot
 }
 
 func sortedKeys[V any](m map[string]V) []string {
@@ -255,25 +271,4 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// fold makes device types comparable: "Ascend 910", "ascend-910" and "ASCEND910" are one.
-func fold(deviceType string) string {
-	plain := true
-	for i := 0; i < len(deviceType) && plain; i++ {
-		c := deviceType[i]
-		plain = c != ' ' && c != '-' && c != '_' && (c < 'A' || c > 'Z')
-	}
-	if plain {
-		return deviceType
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ' || r == '-' || r == '_':
-			return -1
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return r
-	}, deviceType)
 }

@@ -88,6 +88,7 @@ var sheets = map[api.Kind][]field{
 		{fixed("DEVICES", "加速卡"), false, of(func(_ *session, n *api.Node) cell { return text(nodeDevices(n)) })},
 		{fixed("STATE", "状态"), false, of(func(s *session, n *api.Node) cell { return nodeState(n, s.lang) })},
 		{col("LEAF", "叶交换机"), true, of(func(_ *session, n *api.Node) cell { return text(n.Spec.Leaf) })},
+		{fixed("SPOT", "竞价"), true, of(func(s *session, n *api.Node) cell { return text(s.yes(n.Spec.Spot)) })},
 		{fixed("VIRTUAL", "虚拟"), true, of(func(s *session, n *api.Node) cell { return text(s.yes(n.Spec.Virtual)) })},
 		{fixed("LIMITS", "资源限制"), true, of(func(_ *session, n *api.Node) cell { return text(n.Status.Limits) })},
 		{fixed("TENANCY", "租户隔离"), true, of(func(_ *session, n *api.Node) cell { return text(n.Status.Tenancy) })},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/placing"
 	"github.com/fermi-cluster/fermi/internal/cli/reading"
 	"github.com/fermi-cluster/fermi/internal/cli/word"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -24,7 +25,8 @@ type runFlags struct {
 	gpuType, cpu, memory, disk      string
 	processes                       int
 	priorityClass, queue            string
-	env, hp, zones, inside          []string
+	env, hp, inside                 []string
+	place                           placing.Flags
 	credentials                     []string
 	image                           string
 	restarts                        int
@@ -60,7 +62,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.IntVar(&r.priority, "priority", 0, Both("larger wins, 0 to 10000", "优先级，越大越优先，0 至 10000"))
 	f.StringVar(&r.priorityClass, "priority-class", "", Both("inference, training, environment or preemptible", "优先级类别：inference、training、environment、preemptible"))
 	f.StringVar(&r.queue, "queue", "", Both("queue; the project's when absent", "队列；默认取项目的队列"))
-	f.StringSliceVar(&r.zones, "zone", nil, Both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
+	r.place.Bind(f, Both)
 	f.StringSliceVar(&r.inside, "inside", nil, Both("run inside these running tasks of one replica, on their devices, a replica in each; the first has rank 0; in their folders unless --code or --git is given",
 		"在这些运行中的单副本任务内运行，使用其设备，每个一个副本；第一个为 rank 0；未指定 --code 或 --git 时在其目录中运行"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
@@ -154,12 +156,7 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 		}
 		t.Spec.Restart.MaxRestarts = r.restarts
 	}
-	if len(r.zones) > 0 {
-		if t.Spec.Zones == nil {
-			t.Spec.Zones = &api.ZoneRules{}
-		}
-		t.Spec.Zones.Allow = r.zones
-	}
+	r.place.Into(t)
 	for _, name := range r.credentials {
 		t.Spec.Credentials = append(t.Spec.Credentials, api.CredentialRef{Secret: name})
 	}

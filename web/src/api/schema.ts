@@ -940,6 +940,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/inference-services/{name}/figures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How it answered, what that cost, and its error budget. */
+        get: operations["serviceFigures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/inference-services/{name}/logs": {
         parameters: {
             query?: never;
@@ -3143,6 +3160,40 @@ export interface components {
              */
             next?: number;
         };
+        Budget: {
+            /**
+             * Format: double
+             * @description Percent that was promised.
+             */
+            availability: number;
+            /**
+             * Format: int64
+             * @description Errors, and answers that began later than promised.
+             */
+            bad: number;
+            /**
+             * Format: double
+             * @description How many times as fast as allowed it was used in the last hour; 1 uses all of it in just the window.
+             */
+            burn: number;
+            /**
+             * Format: double
+             * @description Percent of the error budget; below 0 when the promise is broken.
+             */
+            left: number;
+            /**
+             * Format: double
+             * @description Percent of good answers; absent where nothing was asked.
+             */
+            measured?: number;
+            /** Format: int64 */
+            requests: number;
+            /**
+             * @description A time span with its unit, such as 90s or 1h30m.
+             * @example 1h30m
+             */
+            window: string;
+        };
         Canary: {
             /** @description Path that a replica of the new revision is asked at each step; any answer but 2xx rolls back. */
             check?: string;
@@ -3911,6 +3962,105 @@ export interface components {
             /** Format: int64 */
             rank: number;
         };
+        Figure: {
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description Seconds within which half of the answers had begun.
+             */
+            p50?: number;
+            /**
+             * Format: double
+             * @description Likewise 95 of 100.
+             */
+            p95?: number;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
+        };
+        FigurePoint: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description Seconds within which half of the answers had begun.
+             */
+            p50?: number;
+            /**
+             * Format: double
+             * @description Likewise 95 of 100.
+             */
+            p95?: number;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
+        };
+        Figures: {
+            /**
+             * Format: double
+             * @description Of the replicas that run now.
+             */
+            costHour: number;
+            /**
+             * Format: double
+             * @description Of 1,000 requests: what its replicas cost now, by what was asked in the last hour.
+             */
+            costPerThousand?: number;
+            /** Format: date-time */
+            from: string;
+            /** @description What each key asked, in whole hours; the hundred that asked most. */
+            keys: components["schemas"]["KeyFigures"][] | null;
+            /** @description Oldest first; where nothing was asked there is none. */
+            points: components["schemas"]["FigurePoint"][] | null;
+            /** @description Newest first; those that answered. */
+            revisions: components["schemas"]["RevisionFigures"][] | null;
+            slo?: components["schemas"]["Budget"];
+            /**
+             * Format: int64
+             * @description Seconds that a point stands for.
+             */
+            step: number;
+            /** Format: date-time */
+            to: string;
+            total: components["schemas"]["Figure"];
+        };
         FiguresView: {
             /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time in which they made new steps; of tasks that tell their steps). A figure that no task has is absent. */
             figures: {
@@ -4312,6 +4462,32 @@ export interface components {
             /** @description What you call it; its comment when absent. */
             name?: string;
         };
+        KeyFigures: {
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /** @description Name of the token; empty: keys beyond those that a gateway tells apart. */
+            key: string;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
+        };
         KeyLimits: {
             /**
              * Format: int64
@@ -4320,9 +4496,19 @@ export interface components {
             requestsPerMinute?: number;
             /**
              * Format: int64
+             * @description Of a calendar month in UTC, at all gateways together; no limit when absent.
+             */
+            requestsPerMonth?: number;
+            /**
+             * Format: int64
              * @description That answers took; no limit when absent.
              */
             tokensPerMinute?: number;
+            /**
+             * Format: int64
+             * @description Likewise.
+             */
+            tokensPerMonth?: number;
         };
         LatencyNote: {
             /** @description What this class is good for. */
@@ -4682,6 +4868,8 @@ export interface components {
             /** Format: int32 */
             number: number;
             rack?: string;
+            /** @description It may be taken away at short notice. */
+            spot?: boolean;
             /** @description Nominal: no machine of its own stands behind it. */
             virtual?: boolean;
             zone: string;
@@ -5627,6 +5815,15 @@ export interface components {
             state: string;
             zone?: string;
         };
+        RequestLog: {
+            /** @description With the first 2 KiB of what is asked, where what looks like a secret, a mail address or a long number is left out. */
+            bodies?: boolean;
+            /**
+             * Format: int64
+             * @description Of requests; those that fail are always.
+             */
+            percent?: number;
+        };
         Resources: {
             accelerators?: components["schemas"]["Accelerators"];
             /**
@@ -5694,6 +5891,42 @@ export interface components {
             step: number;
             /** @description End what runs first; without it a task that runs is left alone. */
             stop?: boolean;
+        };
+        RevisionFigures: {
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description Seconds within which half of the answers had begun.
+             */
+            p50?: number;
+            /**
+             * Format: double
+             * @description Likewise 95 of 100.
+             */
+            p95?: number;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /** Format: int64 */
+            revision: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
         };
         Rewind: {
             /** Format: date-time */
@@ -5832,6 +6065,23 @@ export interface components {
             region?: string;
             /** @description A secret of type s3 of the project. */
             secret: string;
+        };
+        SLO: {
+            /**
+             * Format: double
+             * @description Percent of requests that must be answered well, such as 99.9. Refused ones (429) don't count.
+             */
+            availability: number;
+            /**
+             * @description An answer that begins later is not a good one; any time when absent.
+             * @example 1h30m
+             */
+            latency?: string;
+            /**
+             * @description Over which is counted; 30 days when absent.
+             * @example 1h30m
+             */
+            window?: string;
         };
         SaveInterval: {
             /**
@@ -6071,6 +6321,11 @@ export interface components {
             /** @description How requests are shared among revisions; zero: all alike. */
             road?: components["schemas"]["Road"];
             serviceId: string;
+            /**
+             * @description Answers that begin later count as slow; none when absent.
+             * @example 1h30m
+             */
+            slow?: string;
             stopped?: boolean;
             /**
              * @description A time span with its unit, such as 90s or 1h30m.
@@ -6091,6 +6346,8 @@ export interface components {
              * @example 1h30m
              */
             hedge?: string;
+            /** @description Requests are written down, redacted: fermi service logs NAME --replica requests. None when absent. */
+            log?: components["schemas"]["RequestLog"];
             /**
              * @description While an event stream has not begun, its client gets a comment each so long, so that nobody between takes it for dead; never when absent. Errors then come as an event.
              * @example 1h30m
@@ -6225,6 +6482,8 @@ export interface components {
              * @description How many answer side by side; 1 when absent.
              */
             replicas?: number;
+            /** @description What it promises: its error budget is shown. */
+            slo?: components["schemas"]["SLO"];
             /** @description It shall not answer: its replicas end, its address stays its own. */
             stop?: boolean;
             /** @description What its replicas are made from; each change of it is a revision. */
@@ -7302,6 +7561,11 @@ export interface components {
             split?: {
                 [key: string]: number;
             };
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */
             surviveZoneLoss?: boolean;
         };
@@ -10935,6 +11199,50 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["EventList"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    serviceFigures: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description From when on: a time, or so long ago (1h when absent; at most 31 days). */
+                since?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Figures"];
                         /** @description For people. */
                         message: string;
                     };
