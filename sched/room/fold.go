@@ -1,6 +1,6 @@
 package room
 
-import "strings"
+import api "github.com/fermi-cluster/fermi/api/v1"
 
 // Fold makes device types comparable: "Ascend 910", "ascend-910" and "ASCEND910" are one.
 func Fold(deviceType string) string {
@@ -12,13 +12,5 @@ func Fold(deviceType string) string {
 	if plain {
 		return deviceType
 	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ' || r == '-' || r == '_':
-			return -1
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return r
-	}, deviceType)
+	return api.FoldDevice(deviceType)
 }

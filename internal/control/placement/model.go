@@ -133,7 +133,7 @@ func (m *model) setNode(n *api.Node) {
 			leave = everything
 		}
 	}
-	if out || !n.Status.Ready && n.Status.Reason == engine.NodeReclaimed {
+	if out || !n.Status.Ready && engine.IsLeft(n.Status.Reason) {
 		leave = everything
 	}
 	if delete(m.drains, s.Number); leave != 0 {

@@ -225,6 +225,10 @@ func ready(n *corev1.Node, table []Resource) (bool, string, fault.Text) {
 	if i := slices.IndexFunc(n.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(reclaims, t.Key) }); i >= 0 {
 		return false, engine.NodeReclaimed, fault.T("The node is about to be taken away (taint %s): what runs there saves and moves.", "节点即将被回收（污点 %s）：其上的任务将保存并迁移。", n.Spec.Taints[i].Key)
 	}
+	if i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { s, ok := unwell[c.Type]; return ok && c.Status == s }); i >= 0 {
+		c := n.Status.Conditions[i]
+		return false, engine.NodeUnwell, fault.T("Its devices are at fault, its cluster says (%s, %s): %s What runs there saves and moves.", "集群报告其加速卡有故障（%s，%s）：%s 其上的任务将保存并迁移。", c.Type, c.Reason, short(c.Message))
+	}
 	if n.Spec.Unschedulable {
 		return false, "Unschedulable", fault.T("The node is cordoned in its cluster (kubectl uncordon %s opens it).", "节点在集群中被标记为不可调度（可用 kubectl uncordon %s 恢复）。", n.Name)
 	}

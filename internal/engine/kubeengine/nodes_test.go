@@ -74,6 +74,13 @@ func TestReady(t *testing.T) {
 			n.Spec.Unschedulable = true
 			n.Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}
 		}},
+		{"its cards are at fault", engine.NodeUnwell, "XIDErrors, Xid79", func(n *corev1.Node) {
+			n.Spec.Unschedulable = true // health agents do that, too
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "XIDErrors", Status: corev1.ConditionTrue, Reason: "Xid79", Message: "fell off the bus"})
+		}},
+		{"its cards were looked at", "", "", func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "AcceleratedHardwareReady", Status: corev1.ConditionTrue}, corev1.NodeCondition{Type: "GPUMissing", Status: corev1.ConditionFalse})
+		}},
 		{"tainted for its cards", "", "", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}}
 		}},

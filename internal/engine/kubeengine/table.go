@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -69,6 +71,15 @@ var spots = map[string]string{
 	"karpenter.sh/capacity-type": "spot", "eks.amazonaws.com/capacityType": "SPOT", "cloud.google.com/gke-spot": "true", "cloud.google.com/gke-preemptible": "true",
 	"kubernetes.azure.com/scalesetpriority": "spot", "node.kubernetes.io/lifecycle": "spot",
 	"fermi.io/spot": "true", // for those that have none of their own
+}
+
+// unwell are the conditions by which those who look after nodes say that devices, or the links between them, are at fault: the health agents of clouds, or
+// somebody's own. Each with the status that says so.
+var unwell = map[corev1.NodeConditionType]corev1.ConditionStatus{
+	"AcceleratedHardwareReady": corev1.ConditionFalse,                                                                                                                         // EKS
+	"GPUMissing":               corev1.ConditionTrue, "NVLinkStatusInactive": corev1.ConditionTrue, "XIDErrors": corev1.ConditionTrue, "IBLinkFlapping": corev1.ConditionTrue, // AKS
+	"NebiusGPUError":  corev1.ConditionTrue,
+	"fermi.io/unwell": corev1.ConditionTrue, // for those that have none of their own
 }
 
 // ParseResource reads a row as a setting has it: RESOURCE=VENDOR:TYPE.
