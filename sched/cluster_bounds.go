@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"github.com/fermi-cluster/fermi/sched/pack"
-	"github.com/fermi-cluster/fermi/sched/room"
-)
+import "github.com/fermi-cluster/fermi/sched/room"
 
 // bounds are sums over all nodes, and how many replicas of a wish the empty zones would take, by zone in the
 // tree, and after the last all of them.
@@ -31,17 +28,9 @@ func (c *Cluster) emptyZones(k room.Key) []int64 {
 	if c.bounds.holds == nil || len(c.bounds.holds) >= maxAsks {
 		c.bounds.holds = map[room.Key][]int64{}
 	}
-	var free [64]uint16
-	for i := range free {
-		free[i] = WholeDevice
-	}
-	sums, a := make([]int64, len(t.zones)+1), k.Ask()
+	sums := make([]int64, len(t.zones)+1)
 	for at, n := range t.nodes {
-		empty := pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)], WholeOnly: n.WholeOnly}
-		fits := empty.Fits(&a)
-		if n.Disk > 0 && k.Disk > 0 {
-			fits = min(fits, int32(min(int64(n.Disk)/k.Disk, pack.MostFits)))
-		}
+		fits := n.bare(&k, true)
 		sums[t.of[zonal][at]] += int64(fits)
 		sums[len(t.zones)] += int64(fits)
 	}

@@ -20,12 +20,16 @@ const (
 	misfitSize    // CPU, memory or disk of the empty node are too small
 	misfitFull    // CPU, memory or disk are taken
 	misfitHost    // the machine behind it runs as many processes as it may
+	misfitSpot    // the workload's rule on spot nodes
 )
 
 // fit says whether one more replica fits and which devices it would take.
 func (c *Cluster) fit(n *node, need Need) (uint64, misfit) {
 	if n.Closed {
 		return 0, misfitClosed
+	}
+	if need.Spot.Bars(n.Spot) {
+		return 0, misfitSpot
 	}
 	mask, why := c.devicesFor(n, &need)
 	if why != fits {
@@ -162,7 +166,7 @@ func lowest(free uint64, count int) uint64 {
 // askKey is the wish of one replica with the choice-th preferred type; ok is false when no node has it, or when the wish
 // makes no sense.
 func (c *Cluster) askKey(n *Need, choice int) (room.Key, bool) {
-	k := room.Key{CPU: int64(n.CPU), Memory: int64(n.Memory), Disk: int64(n.Disk), Devices: int16(n.Devices), Kind: -1}
+	k := room.Key{CPU: int64(n.CPU), Memory: int64(n.Memory), Disk: int64(n.Disk), Devices: int16(n.Devices), Kind: -1, Spot: n.Spot}
 	if n.CPU < 0 || n.Memory < 0 || n.Disk < 0 || n.Devices < 0 || n.Devices > 64 {
 		return k, false
 	}

@@ -6,6 +6,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/pack"
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // What people are told.
@@ -176,11 +177,10 @@ func (x *explainer) fitsBare(open bool) bool {
 		if !ok {
 			continue
 		}
-		a := key.Ask()
 		for _, z := range x.zones {
 			sum := 0
 			for _, n := range z.nodes {
-				if sum += n.bare(&a, key.Disk, open); sum >= w.Roles[0].Replicas {
+				if sum += n.bare(&key, open); sum >= w.Roles[0].Replicas {
 					return true
 				}
 			}
@@ -190,10 +190,11 @@ func (x *explainer) fitsBare(open bool) bool {
 }
 
 // bare counts the replicas an empty node takes.
-func (n *node) bare(a *pack.Ask, disk int64, open bool) int {
-	if n.Closed && !open {
+func (n *node) bare(k *room.Key, open bool) int {
+	if n.Closed && !open || k.Spot.Bars(n.Spot) {
 		return 0
 	}
+	a, disk := k.Ask(), k.Disk
 	var free [64]uint16
 	whole := pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)], WholeOnly: n.WholeOnly}
 	for i := range whole.Free {
@@ -201,7 +202,7 @@ func (n *node) bare(a *pack.Ask, disk int64, open bool) int {
 			whole.Free[i] = WholeDevice
 		}
 	}
-	count := int(whole.Fits(a))
+	count := int(whole.Fits(&a))
 	if n.Disk > 0 && disk > 0 {
 		count = min(count, int(int64(n.Disk)/disk))
 	}

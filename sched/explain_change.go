@@ -40,6 +40,8 @@ func Apply(ch Change, w *Workload) *Workload {
 			r.Need.Devices = int(ch.Value)
 		case ch.Kind == advice.ChangeType:
 			r.Need.DeviceType, r.Need.DeviceTypes = ch.Target, nil
+		case ch.Kind == advice.ChangeSpot:
+			r.Need.Spot = ""
 		}
 	}
 	return &out
@@ -77,6 +79,9 @@ func (x *explainer) sameWork() []Change {
 	}
 	if w.OneRegion {
 		out = append(out, Change{Kind: advice.ChangeRegion})
+	}
+	if w.spot() != "" {
+		out = append(out, Change{Kind: advice.ChangeSpot})
 	}
 	if len(w.Allow)+len(w.Deny) > 0 {
 		out = append(out, Change{Kind: advice.ChangeZones})

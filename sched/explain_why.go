@@ -89,25 +89,17 @@ func (x *explainer) overLimit() (Explanation, bool) {
 	ex := Explanation{
 		Reason: advice.ReasonQueueLimit,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[5]s and uses %[3]s; this needs %[4]s.", "队列 %[1]s 最多可用 %[2]s %[6]s，已用 %[3]s；该任务需要 %[4]s。",
-			queue, advice.Plain(resource, limit), advice.Plain(resource, used), advice.Plain(resource, need), single(advice.Units(resource, limit), unit.EN), unit.ZH),
+			queue, advice.Plain(resource, limit), advice.Plain(resource, used), advice.Plain(resource, need), advice.Single(advice.Units(resource, limit), unit.EN), unit.ZH),
 		Evidence: []Evidence{
 			{Fact: "Used", Text: api.T("%[1]s used, and kept for those about to start", "%[2]s已用及为即将启动者保留", unit.EN, unit.ZH), Count: advice.Units(resource, used)},
-			{Fact: "Limit", Text: api.T("%[1]s at most", "%[2]s上限", single(advice.Units(resource, limit), unit.EN), unit.ZH), Count: advice.Units(resource, limit)},
-			{Fact: "Needed", Text: api.T("%[1]s needed", "%[2]s所需", single(advice.Units(resource, need), unit.EN), unit.ZH), Count: advice.Units(resource, need)},
+			{Fact: "Limit", Text: api.T("%[1]s at most", "%[2]s上限", advice.Single(advice.Units(resource, limit), unit.EN), unit.ZH), Count: advice.Units(resource, limit)},
+			{Fact: "Needed", Text: api.T("%[1]s needed", "%[2]s所需", advice.Single(advice.Units(resource, need), unit.EN), unit.ZH), Count: advice.Units(resource, need)},
 		},
 		Impossible: need > limit,
 	}
 	ex.Change = x.withinLimit(queue, resource, used+need)
 	ex.Action = ex.Change.Text()
 	return ex, true
-}
-
-// single is a unit after a number: 1 device, 2 devices.
-func single(n int, unit string) string {
-	if n == 1 && unit == "devices" {
-		return "device"
-	}
-	return unit
 }
 
 // withinLimit raises the limit, if with that alone it starts, or asks for less.
@@ -189,6 +181,8 @@ func (x *explainer) noRoom() Explanation {
 		ex = x.rule(advice.ReasonSplit, api.T("Its split over zones leaves no room for %s; without it there is.", "按可用区指定的副本数使 %s 无处可放；去掉即有空位。", describe(x.w)))
 	case ch.Kind == advice.ChangeRegion:
 		ex = x.rule(advice.ReasonRegion, api.T("No one region has room for %s; several together do.", "没有单个区域能放下 %s，跨区域则可以。", describe(x.w)))
+	case ch.Kind == advice.ChangeSpot:
+		ex = x.rule(advice.ReasonSpot, api.T("With zones.spot: %[2]s there is no room for %[1]s; without it there is.", "zones.spot: %[2]s 使 %[1]s 无处可放；去掉即有空位。", describe(x.w), x.w.spot()))
 	case ch.Kind == advice.ChangeSurvive:
 		ex = x.rule(advice.ReasonSurvive, api.T("%s fits, but not so that the loss of any one zone leaves %s.", "%s 可以放下，但无法保证失去任一可用区后仍有 %s。", describe(x.w), survivors(x.w)))
 	case ch.Kind == advice.ChangeMaxLatency:
@@ -256,6 +250,7 @@ func (x *explainer) ruledOut() (reason string, ok bool) {
 		{advice.ChangeRegion, 0, x.w.OneRegion, advice.ReasonRegion},
 		{advice.ChangeMaxLatency, int64(farAway), x.w.Replicas() > 1, advice.ReasonLatency},
 		{advice.ChangeSurvive, 0, x.w.Survive, advice.ReasonSurvive},
+		{advice.ChangeSpot, 0, x.w.spot() != "", advice.ReasonSpot},
 	} {
 		if r.has && fitsOn(empty, Apply(Change{Kind: r.kind, Value: r.value}, x.w)) {
 			return r.reason, true
@@ -350,6 +345,7 @@ func (x *explainer) evidence() []Evidence {
 		{misfitType, "NodesWithoutDevices", api.T("nodes without enough devices of this type", "没有足够该类型加速卡的节点")},
 		{misfitSize, "NodesTooSmall", api.T("nodes too small even when empty", "即使空闲也过小的节点")},
 		{misfitClosed, "NodesClosed", api.T("nodes cordoned or not ready", "被隔离或未就绪的节点")},
+		{misfitSpot, "NodesBarredBySpot", api.T("nodes that zones.spot rules out", "被 zones.spot 排除的节点")},
 		{misfitHost, "NodesProcessLimit", api.T("nodes whose machine runs enough processes", "所在机器进程数已满的节点")},
 	}
 	var out []Evidence

@@ -58,16 +58,16 @@ func (x *explainer) beyondLimit() (Refusal, bool) {
 	}, true
 }
 
-// refusal finds what keeps a wish off the empty cluster: a role of which no node takes even one
-// replica, a rule without which there is room, or else the number of replicas.
+// refusal finds what keeps a wish off the empty cluster: a rule without which there is room, a role of which no node
+// takes even one replica, or else the number of replicas.
 func (x *explainer) refusal() Refusal {
+	if reason, ok := x.ruledOut(); ok {
+		return x.against(reason)
+	}
 	for i := range x.w.Roles {
 		if r, wrong := x.tooLarge(i); wrong {
 			return r
 		}
-	}
-	if reason, ok := x.ruledOut(); ok {
-		return x.against(reason)
 	}
 	return x.tooMany()
 }
@@ -93,6 +93,8 @@ func (x *explainer) against(reason string) Refusal {
 			Message: api.T("No one region has room for %s, even when empty; several together have.", "即使空闲，也没有单个区域能放下 %s；跨区域则可以。", describe(x.w)),
 			Hint:    api.T("Use sameRegion: prefer, or ask for fewer replicas.", "请使用 sameRegion: prefer，或减少副本数。"),
 		}
+	case advice.ReasonSpot:
+		return advice.NoSpot(x.w.spot(), describe(x.w))
 	case advice.ReasonSurvive:
 		return Refusal{
 			Reason: reason, Wrong: advice.WrongSurvive,
@@ -170,7 +172,7 @@ func (x *explainer) devicesOn(n *node, need *Need) (best int) {
 func (x *explainer) takesOne(n *node, need *Need) bool {
 	for i := range need.Choices() {
 		if key, ok := x.c.askKey(need, i); ok {
-			if a := key.Ask(); n.bare(&a, key.Disk, true) > 0 {
+			if n.bare(&key, true) > 0 {
 				return true
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -31,6 +32,7 @@ var wrongs = map[advice.Wrong]func(s *stage, x *sched.Workload){
 		x.Roles[0].Replicas, x.Roles[0].Need.Devices, x.OneRegion = 3, 4, true
 	},
 	advice.WrongSurvive: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Survive = 2, true },
+	advice.WrongSpot:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Spot = spot.Only },
 	advice.WrongType:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.DeviceType = "H800" },
 	advice.WrongDevices: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Devices = 16 },
 	advice.WrongShare: func(s *stage, x *sched.Workload) {

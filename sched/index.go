@@ -59,7 +59,7 @@ func (k *known) begin(c *Cluster) {
 	k.Space = room.NewSpace((*room.Key).Ask, func(key *room.Key, ask *pack.Ask, at int32) (fits int32, score int64, grade uint8) {
 		n := c.tree.nodes[at]
 		score, grade = math.MinInt64, uint8(min(max(n.Failures, 0), 255))
-		if n.Closed || key.Strict && n.Failures > 0 {
+		if n.Closed || key.Strict && n.Failures > 0 || key.Spot.Bars(n.Spot) {
 			return 0, score, grade
 		}
 		if fits = min(n.room.Fits(ask), n.disks(key.Disk)); fits > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched/gang"
 	"github.com/fermi-cluster/fermi/sched/site"
@@ -16,6 +17,7 @@ type (
 	Node     = site.Node
 	Zone     = site.Zone
 	Host     = site.Host
+	Sort     = site.Sort
 	Need     = gang.Need
 	Role     = gang.Role
 	Topology = gang.Topology
@@ -107,6 +109,7 @@ func (w *Workload) shape() string {
 		number(int64(r.Need.Disk), '/')
 		number(int64(r.Need.Devices), '.')
 		number(int64(r.Need.Part()), ' ')
+		b = append(b, r.Need.Spot...)
 		for k := range r.Need.Choices() {
 			b = append(append(b, gang.Fold(r.Need.Choice(k))...), '|')
 		}
@@ -163,7 +166,15 @@ type Nodes struct {
 
 // shuns says that a node is none that the gang may use, whatever is free there.
 func (w *Workload) shuns(n *node) bool {
-	return w.Only != "" && n.Name != w.Only || slices.Contains(w.Avoid, n.Number)
+	return w.Only != "" && n.Name != w.Only || slices.Contains(w.Avoid, n.Number) || w.spot().Bars(n.Spot)
+}
+
+// spot is its rule on nodes that may be taken away.
+func (w *Workload) spot() spot.Rule {
+	if len(w.Roles) == 0 {
+		return ""
+	}
+	return w.Roles[0].Need.Spot
 }
 
 func sortedKeys[V any](m map[string]V) []string {

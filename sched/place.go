@@ -2,10 +2,11 @@ package sched
 
 import (
 	"cmp"
-	"github.com/fermi-cluster/fermi/sched/room"
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // place looks for room for a whole gang. The cluster is as before on return.
@@ -96,10 +97,10 @@ func (s *search) begin(choice int) bool {
 }
 
 // ask points the wants to their indexes, up to now.
-func (s *search) ask(strict bool) {
+func (s *search) ask(strict bool, rule spot.Rule) {
 	for i := range s.wants {
 		k := s.wants[i].key
-		k.Strict = strict
+		k.Strict, k.Spot = strict, rule
 		s.wants[i].ix = s.c.index(k)
 	}
 }
@@ -109,7 +110,7 @@ func (s *search) run() bool {
 		return s.split()
 	}
 	zones := allowed(s.c, s.w)
-	s.ask(false)
+	s.ask(false, s.w.spot())
 	if !s.enough(zones) {
 		return false
 	}
@@ -117,18 +118,26 @@ func (s *search) run() bool {
 		return s.across(zones)
 	}
 	for _, group := range s.groups(zones) {
-		if s.c.lemons > 0 {
-			s.ask(true)
-			if s.within(group) {
-				return true
-			}
-			s.ask(false)
-		}
-		if s.within(group) {
+		if s.choosy(group) {
 			return true
 		}
 	}
 	return s.across(zones)
+}
+
+// choosy is within, on the nodes that the gang prefers and that did not fail lately first.
+func (s *search) choosy(zones []*zone) bool {
+	for _, rule := range s.w.spot().Tries() {
+		if s.c.lemons > 0 {
+			if s.ask(true, rule); s.within(zones) {
+				return true
+			}
+		}
+		if s.ask(false, rule); s.within(zones) {
+			return true
+		}
+	}
+	return false
 }
 
 // enough is the cheap way to say no: not even all zones together take each role.

@@ -72,10 +72,10 @@ func (s *search) apart(set []place1) bool {
 				s.wants = append(s.wants, w)
 			}
 		}
-		if !s.inZone(z) {
+		if !s.choosy([]*zone{z}) {
 			s.undo(0)
 			s.wants = all
-			s.ask(false)
+			s.ask(false, s.w.spot())
 			return false
 		}
 	}

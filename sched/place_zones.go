@@ -226,7 +226,7 @@ func (s *search) split() bool {
 	}
 	for i, z := range zones {
 		s.wants = s.deal(all, rest, s.w.Split[names[i]])
-		if s.tooMany() || !s.inZone(z) {
+		if s.tooMany() || !s.choosy([]*zone{z}) {
 			s.undo(0)
 			return false
 		}
@@ -250,15 +250,4 @@ func (s *search) deal(all []want, rest []int, count int) []want {
 		}
 	}
 	return out
-}
-
-func (s *search) inZone(z *zone) bool {
-	if s.c.lemons > 0 {
-		s.ask(true)
-		if s.within([]*zone{z}) {
-			return true
-		}
-	}
-	s.ask(false)
-	return s.within([]*zone{z})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -148,6 +149,15 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		s.stand("a", 3, 15)
 		x := s.task("x", 1, 2, 4)
 		x.Survive = true
+		return x
+	},
+	advice.ReasonSpot: func(s *stage) *sched.Workload {
+		n := s.node(1)
+		n.Spot = true
+		s.set(n)
+		s.stand("a", 2, 15)
+		x := s.task("x", 1, 1, 4)
+		x.Roles[0].Need.Spot = spot.Never
 		return x
 	},
 	advice.ReasonFragmented: func(s *stage) *sched.Workload {

@@ -20,6 +20,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/api/v1/quota"
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/terminal"
 	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -62,7 +63,7 @@ func whole() map[Kind]Object {
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
 				Restart:         &RestartPolicy{3, Duration(time.Hour), Duration(2 * time.Hour), Duration(time.Minute)}, Batch: BatchKeepGlobal, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
-					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
+					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire, spot.Prefer,
 					[]DataPlace{{2 << 40, []string{"beijing-1"}}}, &where.Weights{Price: 3, Carbon: 1, Latency: 2}, true,
 				},
 				Topology: &Topology{Mode: TopologyBounded, MaxPerRack: 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
@@ -122,7 +123,7 @@ func whole() map[Kind]Object {
 		},
 		KindNode: &Node{
 			Meta: meta(MustInfo(KindNode), "节点"),
-			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, joined.Spec{Agent: &joined.Agent{ID: "id", MachineID: "machine", Labels: map[string]string{"rack": "r1"}}}, true},
+			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, joined.Spec{Spot: true, Agent: &joined.Agent{ID: "id", MachineID: "machine", Labels: map[string]string{"rack": "r1"}}}, true},
 			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", joined.Status{Agent: &joined.AgentStatus{Forward: "10.0.0.2:7073", Version: "v1.0", Address: "10.0.0.2"}}, []LauncherVersion{{"v1.0", 2}}, &OtherUse{2000, 1 << 30, []int{2}}, []card.DeviceHealth{{
 				Device: 3, State: card.DeviceOut, Since: at, Reason: "xid-79", ClosedAt: &at, MendedAt: &at, Message: text,
 				Conditions: []card.DeviceCondition{{Kind: "lost", Action: card.ActionRestart, Since: at, Value: 1, Message: text}},

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 )
 
 const maxFallbacks = 8
@@ -129,11 +131,8 @@ func (f *faults) zoneRules(at string, s *TrainingTaskSpec) {
 	f.data(at+".data", z.Data)
 	f.span(at+".maxLatency", z.MaxLatency)
 	f.list = append(f.list, z.Prefer.Check(at+".prefer")...)
-	switch z.SameRegion {
-	case "", RegionPrefer, RegionRequire:
-	default:
-		f.add(at+".sameRegion", "%s is no rule; use prefer or require.", "%s 不是合法的取值，请使用 prefer 或 require。", quote(string(z.SameRegion)))
-	}
+	oneOf(f, at+".sameRegion", z.SameRegion, []RegionRule{RegionPrefer, RegionRequire})
+	oneOf(f, at+".spot", z.Spot, spot.Rules)
 }
 
 // split checks the user's own distribution: it must add up, and stay where the task may go.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/fsm"
@@ -259,13 +260,12 @@ type ZoneRules struct {
 	Allow []string `json:"allow,omitempty" doc:"Zone names; all when absent."`
 	Deny  []string `json:"deny,omitempty"`
 	// Split fixes how many replicas go to each zone; they add up to the task's.
-	Split map[string]int `json:"split,omitempty" doc:"Replicas by zone; chosen by the platform when absent."`
-	// SurviveZoneLoss asks for a place where any one zone may go and the rest still runs.
-	SurviveZoneLoss bool       `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas."`
-	MaxLatency      Duration   `json:"maxLatency,omitempty" explicit:"nonzero" doc:"Largest usual round trip between two replicas' zones, as 2ms; no bound when absent."`
-	SameRegion      RegionRule `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`
-	// Data is what the task reads and where it lies. Without it every zone is as good.
-	Data []DataPlace `json:"data,omitempty" maxItems:"64" doc:"What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes."`
+	Split           map[string]int `json:"split,omitempty" doc:"Replicas by zone; chosen by the platform when absent."`
+	SurviveZoneLoss bool           `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas."`
+	MaxLatency      Duration       `json:"maxLatency,omitempty" explicit:"nonzero" doc:"Largest usual round trip between two replicas' zones, as 2ms; no bound when absent."`
+	SameRegion      RegionRule     `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`
+	Spot            spot.Rule      `json:"spot,omitempty" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
+	Data            []DataPlace    `json:"data,omitempty" maxItems:"64" doc:"What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes."`
 	// Prefer is a wish, no rule; the queue's counts where it is absent.
 	Prefer *where.Weights `json:"prefer,omitempty" doc:"What counts between zones that have room; as the queue says when absent, else the price alone."`
 	Stay   bool           `json:"stay,omitempty" doc:"It is never moved so that others find room."`

@@ -19,7 +19,7 @@ func isApart(cfg Config) bool { return cfg.Bytes.Place != "" && len(cfg.Etcd.End
 // openBytes opens the store of bytes.
 func openBytes(cfg Config) (ckpt.Store, error) {
 	if cfg.Bytes.Place != "" {
-		return openShared(cfg.Bytes)
+		return openShared(cfg.Bytes, nil)
 	}
 	return folder.Open(filepath.Join(cfg.Shared, "blobs"))
 }

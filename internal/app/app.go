@@ -24,6 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/app/cards"
 	"github.com/fermi-cluster/fermi/internal/app/doors"
 	"github.com/fermi-cluster/fermi/internal/app/gate"
+	"github.com/fermi-cluster/fermi/internal/app/growth"
 	"github.com/fermi-cluster/fermi/internal/app/hosts"
 	"github.com/fermi-cluster/fermi/internal/app/keyfile"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
@@ -296,7 +297,7 @@ func (p *part) assemble() (err error) {
 		Fetched:  link.Fetched{SpecOf: p.live.specOf, ArchiveOf: p.archiveOf, ManifestOf: p.vault.manifestOf, Calls: talk.NewCalls()},
 		Answer:   told.to, Tails: p.logs, Peered: p.cfg.outside(),
 	})
-	p.pods = &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods), store: p.store, hub: p.hub, others: p.others, mint: p.keys.Tokens.Mint}
+	p.pods = &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods, cfg.Checkpoints), store: p.store, hub: p.hub, others: p.others, mint: p.keys.Tokens.Mint}
 	p.curves = curve.NewDesk(p.history, func(ctx context.Context, of link.Parts) error {
 		_, err := p.others.workByID(ctx, of.TaskID)
 		return cmp.Or(err, p.given.Refuse(ctx, of))
@@ -352,7 +353,7 @@ func (p *part) assemble() (err error) {
 		Contact: contact,
 		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: p.live, Checkpoints: p.vault, Stored: p.stored, Imports: imports, Backup: p.backup, Rotate: p.keys.Rotate, Box: p.keys.Box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.ground.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.ground.soleOwner, Folders: cfg.Folders, Refuse: growth.Spare(cfg.Doors.Pods.Grow, p.could.Refuse), Console: web.Files(),
 	})
 	if err == nil {
 		heard := func(ctx context.Context, r *serving.LoadReport) (*serving.LoadReply, error) {
@@ -378,7 +379,11 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("disk", p.disk.disk.Run)
 	base.Add("link", p.serveLink)
 	base.Add("link over TLS", func(ctx context.Context) error {
-		return serveSecureLink(ctx, p.cfg, p.hub, p.keys.Tokens, p.curves.Register, p.lend.Register, p.hosts.Desk.Register, p.pods.desk().Register)
+		signs, err := p.signing()
+		if err != nil {
+			return err
+		}
+		return serveSecureLink(ctx, p.cfg, p.hub, p.keys.Tokens, p.curves.Register, p.lend.Register, p.hosts.Desk.Register, p.pods.desk().Register, signs.Register)
 	})
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
@@ -468,6 +473,10 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		return err
 	}
 	defer give()
+	grows, err := p.pods.growth(p.place.Why, p.history)
+	if err != nil {
+		return err
+	}
 	defer p.engine.Take(eng)()
 	feed := engine.NewFeed()
 	defer feed.Close()
@@ -503,6 +512,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		c.Add("save", func(ctx context.Context) error { return p.crew.Save.Run(ctx, epoch) })
 		c.Add("assets", lending.Depot{Repo: p.assets, Store: p.store, Log: p.cfg.Log.With("part", "assets")}.Collect)
 		c.Add("models", p.api.PublishModels)
+		c.Add("growth", grows.Run)
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)

@@ -6,17 +6,25 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/growth"
+	"github.com/fermi-cluster/fermi/internal/app/signing"
+	"github.com/fermi-cluster/fermi/internal/blob/s3"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/exchange"
+	"github.com/fermi-cluster/fermi/internal/link/signature"
 	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/sched"
 )
 
 // pods is what a server has to do with clusters.
@@ -30,14 +38,14 @@ type pods struct {
 }
 
 // openClusters makes those that settings name, by zone; nothing is asked of them yet.
-func openClusters(p conf.Pods) map[string]*kubeengine.Cluster {
+func openClusters(p conf.Pods, shared record.SharedTier) map[string]*kubeengine.Cluster {
 	out := map[string]*kubeengine.Cluster{}
 	for _, text := range p.Clusters {
 		zone, file, namespace, _ := conf.ParseCluster(text)
 		if file == conf.InCluster {
 			file = kubeengine.InCluster
 		}
-		out[zone] = &kubeengine.Cluster{Zone: zone, Kubeconfig: file, Namespace: namespace, StorageClass: p.StorageClass}
+		out[zone] = &kubeengine.Cluster{Zone: zone, Kubeconfig: file, Namespace: namespace, StorageClass: p.StorageClass, Shared: farTier(shared)}
 	}
 	return out
 }
@@ -68,13 +76,9 @@ func (p *pods) engines(ctx context.Context, epoch store.Epoch, into map[string]e
 	if err != nil {
 		return err
 	}
-	var rows []kubeengine.Resource
-	for _, text := range p.cfg.Doors.Pods.Devices {
-		row, err := kubeengine.ParseResource(text)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+	rows, err := p.rows()
+	if err != nil {
+		return err
 	}
 	for _, zone := range slices.Sorted(maps.Keys(p.clusters)) {
 		e, err := kubeengine.New(kubeengine.Config{
@@ -89,6 +93,29 @@ func (p *pods) engines(ctx context.Context, epoch store.Epoch, into map[string]e
 		into[clusterEngine(zone)] = e
 	}
 	return nil
+}
+
+// rows are those of the table of extended resources that settings add.
+func (p *pods) rows() (out []kubeengine.Resource, err error) {
+	for _, text := range p.cfg.Doors.Pods.Devices {
+		row, err := kubeengine.ParseResource(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+// growth asks their autoscalers for nodes.
+func (p *pods) growth(why func(string) (sched.Explanation, bool), events history.Events) (*growth.Growth, error) {
+	rows, err := p.rows()
+	if err != nil {
+		return nil, err
+	}
+	g := &growth.Growth{Store: p.store, Why: why, Events: events, Clock: clock.Real, Log: p.cfg.Log.With("part", "growth")}
+	g.Zones, g.Others = growth.Of(p.clusters, p.cfg.Doors.Pods.Grow, p.cfg.Doors.Pods.Image, rows)
+	return g, nil
 }
 
 // instance is this Fermi among others: the id of the project that it was born with. Another server, or this one, may be about to make it.
@@ -138,6 +165,28 @@ func (p *pods) trouble(zone string) *fault.Error {
 		return c.Trouble()
 	}
 	return nil
+}
+
+// farTier is the store for checkpoints as launchers reach it that may not have its credentials; zero: they can't.
+func farTier(t record.SharedTier) record.SharedTier {
+	rest, bucket := strings.CutPrefix(t.Place, "s3://")
+	if !bucket {
+		return record.SharedTier{}
+	}
+	return record.SharedTier{Place: t.Place, Endpoint: s3.EndpointOf(bucketOf(t, rest)), Region: t.Region, Rate: t.Rate, Signed: true}
+}
+
+// signing proves what they ask of it.
+func (p *part) signing() (*signature.Desk, error) {
+	book := signing.Book{Work: p.others.workByID, Current: p.others.current, GivenUp: p.given.Refuse, Clock: clock.Real}
+	if rest, bucket := strings.CutPrefix(p.cfg.Checkpoints.Place, "s3://"); bucket {
+		n, err := s3.NewNotary(bucketOf(p.cfg.Checkpoints, rest))
+		if err != nil {
+			return nil, err
+		}
+		book.Notary = n
+	}
+	return &signature.Desk{Sign: book.Sign}, nil
 }
 
 // desk is where pods show who they are.

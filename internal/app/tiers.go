@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,7 @@ import (
 const recordsPrefix = "checkpoints/"
 
 // openTiers is how launchers and servers open the places that checkpoints go to.
-func openTiers(t record.Tiers) (local, shared ckpt.Store, err error) {
+func openTiers(t record.Tiers, sign func(context.Context, *http.Request) error) (local, shared ckpt.Store, err error) {
 	if t.Local != "" {
 		var f *folder.Store
 		if f, err = folder.Open(t.Local); err == nil {
@@ -40,13 +41,14 @@ func openTiers(t record.Tiers) (local, shared ckpt.Store, err error) {
 	}
 	if t.Shared.Place != "" {
 		var wide error
-		shared, wide = openShared(t.Shared)
+		shared, wide = openShared(t.Shared, sign)
 		err = errors.Join(err, wide)
 	}
 	return local, shared, err
 }
 
-func openShared(t record.SharedTier) (ckpt.Store, error) {
+// openShared opens a store; sign is asked where its credentials are not here.
+func openShared(t record.SharedTier, sign func(context.Context, *http.Request) error) (ckpt.Store, error) {
 	rest, bucket := strings.CutPrefix(t.Place, "s3://")
 	if !bucket {
 		f, err := folder.Open(t.Place)
@@ -55,15 +57,24 @@ func openShared(t record.SharedTier) (ckpt.Store, error) {
 		}
 		return blob.Limit(f, t.Rate), nil
 	}
-	name, prefix, _ := strings.Cut(rest, "/")
-	s, err := s3.Open(s3.Config{
-		Endpoint: t.Endpoint, Region: t.Region, Bucket: name, Prefix: strings.TrimSuffix(prefix, "/"),
-		Credentials: func(context.Context) (id, secret, token string, err error) { return readKeys(t.Credentials) },
-	})
+	cfg := bucketOf(t, rest)
+	if t.Signed {
+		cfg.Credentials, cfg.Sign = nil, sign
+	}
+	s, err := s3.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return blob.Limit(s, t.Rate), nil
+}
+
+// bucketOf is the bucket of a place, of which rest comes after s3://.
+func bucketOf(t record.SharedTier, rest string) s3.Config {
+	name, prefix, _ := strings.Cut(rest, "/")
+	return s3.Config{
+		Endpoint: t.Endpoint, Region: t.Region, Bucket: name, Prefix: strings.TrimSuffix(prefix, "/"),
+		Credentials: func(context.Context) (id, secret, token string, err error) { return readKeys(t.Credentials) },
+	}
 }
 
 // keys is the file of credentials.
@@ -107,7 +118,7 @@ func newVault(cfg Config, blobs ckpt.Store) *vault {
 		if cfg.Checkpoints.Place == "" {
 			return nil, nil
 		}
-		return openShared(cfg.Checkpoints)
+		return openShared(cfg.Checkpoints, nil)
 	}), newChecks(), cfg.Log.With("part", "checks")}
 }
 

@@ -17,6 +17,8 @@ type Pods struct {
 	RDMA     string   // extended resource of the fast network
 	// StorageClass is that of homes; "": the cluster's own choice.
 	StorageClass string
+	// Grow are the zones of clusters whose autoscalers are asked for nodes.
+	Grow []string
 }
 
 // InCluster stands for the credentials of the server's own pod, in the place of a file.
@@ -58,6 +60,11 @@ func (s *Settings) pods() []fault.Field {
 			add("cluster", "There is no file %s.", "文件 %s 不存在。", strconv.Quote(file))
 		}
 		had[zone] = true
+	}
+	for _, zone := range p.Grow {
+		if !had[zone] {
+			add("pods.grow", "%s is no zone of cluster; name the zone of one that has an autoscaler.", "%s 不是 cluster 中的可用区，请填写具有自动扩缩容的集群所在可用区。", strconv.Quote(zone))
+		}
 	}
 	for _, row := range p.Devices {
 		if !deviceRow.MatchString(row) {

@@ -280,6 +280,12 @@ const (
 // What runs there leaves.
 const NodeReclaimed = "Reclaimed"
 
+// NodeUnwell is the reason of one that somebody who looks after it says has devices at fault. What runs there leaves.
+const NodeUnwell = "Unwell"
+
+// IsLeft says by why a node is not ready that what runs there leaves.
+func IsLeft(reason string) bool { return reason == NodeReclaimed || reason == NodeUnwell }
+
 // The causes of ReasonLauncherLost that an engine can tell apart; they are rules of diagnose. Without one nobody knows.
 const (
 	CauseLauncherKilled     = "launcher-killed"      // the process, on a node that is up

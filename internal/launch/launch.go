@@ -35,6 +35,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/curve"
 	"github.com/fermi-cluster/fermi/internal/link/lend"
+	"github.com/fermi-cluster/fermi/internal/link/signature"
 )
 
 // Config is what the command line and the engine give.
@@ -265,7 +266,7 @@ func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link
 	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Curve: (&reports{l.points, map[int]stamp{}}).draw, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
 	tree := process.Tree{Self: os.Getpid(), Group: wall.Group, Mark: []byte("FERMI_REPLICA=" + string(l.home.Replica.Name)), Log: l.log, Own: wall.Helpers}
 	saves := keeper.New(keeper.Config{
-		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers, Writers: tree.Writes, Note: l.spool.Notice,
+		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers, Sign: signature.Source{Client: l.client}.Sign, Writers: tree.Writes, Note: l.spool.Notice,
 		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,
 	})
 	l.words.ranks, l.words.saves = ranks, saves

@@ -42,6 +42,9 @@ func caller(ctx context.Context) callerInfo {
 	return c
 }
 
+// Caller is the replica whose token a call came with.
+func Caller(ctx context.Context) Parts { return caller(ctx).parts }
+
 type authenticStream struct {
 	grpc.ServerStream
 	ctx context.Context

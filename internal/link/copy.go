@@ -42,11 +42,8 @@ func checkSources(g *linkpb.Go) error {
 		}
 	}
 	for _, s := range g.GetSources() {
-		if noStretch(s.GetFirst(), s.GetRanks()) || len(s.GetAddress()) > maxLeadText {
-			return fmt.Errorf("go with a source that can't be")
-		}
-		if err := checkAddress(s.GetAddress()); err != nil {
-			return fmt.Errorf("go with a source that can't be: %w", err)
+		if noStretch(s.GetFirst(), s.GetRanks()) || len(s.GetAddress()) > maxLeadText || checkAddress(s.GetAddress()) != nil {
+			return fmt.Errorf("go with a source that can't be: %d+%d at %.100q", s.GetFirst(), s.GetRanks(), s.GetAddress())
 		}
 	}
 	return nil

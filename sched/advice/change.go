@@ -23,6 +23,7 @@ const (
 	ChangeData       ChangeKind = "Data"       // none
 	ChangeRegion     ChangeKind = "Region"     // zones of several regions
 	ChangeSurvive    ChangeKind = "Survive"    // none
+	ChangeSpot       ChangeKind = "Spot"       // spot nodes are as good as others
 	ChangeMaxLatency ChangeKind = "MaxLatency" // to Value nanoseconds
 	ChangePriority   ChangeKind = "Priority"   // to Value
 	ChangeLimit      ChangeKind = "Limit"      // of queue Target, resource Resource, to Value
@@ -62,6 +63,8 @@ func (ch Change) Text() api.Text {
 		return api.T("Let it stand in several regions (spec.zones.sameRegion: prefer): then it starts.", "允许跨区域（spec.zones.sameRegion: prefer）即可启动。")
 	case ChangeSurvive:
 		return api.T("Drop spec.zones.surviveZoneLoss: then it starts.", "去掉 spec.zones.surviveZoneLoss 即可启动。")
+	case ChangeSpot:
+		return api.T("Drop spec.zones.spot: then it starts.", "去掉 spec.zones.spot 即可启动。")
 	case ChangeMaxLatency:
 		return api.T("Allow a latency of %s between zones: then it starts.", "将可用区之间允许的延迟放宽到 %s 即可启动。", time.Duration(ch.Value))
 	case ChangePriority:
@@ -94,6 +97,14 @@ func Plain(resource int, n int64) string {
 		unit = 1 << 30
 	}
 	return strconv.FormatFloat(float64((n*1000+unit-1)/unit)/1000, 'f', -1, 64) // needs round up, to a thousandth
+}
+
+// Single is a unit after a number: 1 device, 2 devices.
+func Single(n int, unit string) string {
+	if n == 1 && unit == "devices" {
+		return "device"
+	}
+	return unit
 }
 
 // Units is the same in whole units, rounded up.

@@ -55,6 +55,7 @@ const (
 	ReasonSplit        = "SplitUnfit"
 	ReasonRegion       = "SameRegion"
 	ReasonSurvive      = "SurviveZoneLoss"
+	ReasonSpot         = "SpotRule"
 	ReasonLatency      = "Latency"
 	ReasonFragmented   = "Fragmented"
 	ReasonDevicesBusy  = "DevicesBusy"
@@ -83,6 +84,7 @@ var Reasons = []struct {
 	{ReasonSplit, api.T("without its split over zones it would fit, or the split makes no sense", "若不指定分区副本数即可放下，或该指定本身无法满足")},
 	{ReasonRegion, api.T("no one region has room for it; several together do", "没有单个区域能放下，跨区域则可以")},
 	{ReasonSurvive, api.T("it fits, but not so that the loss of a zone leaves enough of it", "可以放下，但无法保证失去一个可用区后仍有足够副本")},
+	{ReasonSpot, api.T("its rule on spot nodes leaves no room; without it there is", "对竞价节点的规则使其无处可放；去掉即有空位")},
 	{ReasonLatency, api.T("the zones that have room together are too far apart", "合起来有空位的可用区之间延迟过高")},
 	{ReasonNeverFits, api.T("not even the empty cluster has room for it", "即使集群空闲也放不下")},
 	{ReasonClosed, api.T("it would fit if nodes were not cordoned or not ready", "若节点未被隔离或均已就绪即可放下")},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 )
 
 // Wrong is what of a wish can't be had.
@@ -19,6 +20,7 @@ const (
 	WrongRegion   Wrong = "Region"
 	WrongLatency  Wrong = "Latency"
 	WrongSurvive  Wrong = "Survive"
+	WrongSpot     Wrong = "Spot"
 	WrongType     Wrong = "Type"
 	WrongDevices  Wrong = "Devices"
 	WrongShare    Wrong = "Share"
@@ -43,6 +45,7 @@ var Wrongs = []struct {
 	{WrongLatency, "spec.zones.maxLatency", api.T("the zones that it would need are too far apart", "所需可用区之间延迟过高")},
 	{WrongRegion, "spec.zones.sameRegion", api.T("no one region is large enough; several together are", "没有单个区域足够大，跨区域才能放下")},
 	{WrongSurvive, "spec.zones.surviveZoneLoss", api.T("there are not two zones near enough that each could lose the other", "没有两个距离足够近、可互为容灾的可用区")},
+	{WrongSpot, "spec.zones.spot", api.T("the nodes that its rule on spot nodes leaves can't take it", "规则所允许的节点放不下")},
 	{WrongType, "spec.roles[].resources.accelerators.type", api.T("no node has such a device", "没有节点带该类型加速卡")},
 	{WrongDevices, "spec.roles[].resources.accelerators.count", api.T("no node has so many devices", "没有节点有这么多加速卡")},
 	{WrongShare, "spec.roles[].resources.accelerators.share", api.T("real cards are given whole, and there is no virtual one", "真实加速卡只整卡分配，且没有虚拟卡")},
@@ -70,4 +73,14 @@ type Refusal struct {
 	Role    int // which role
 	Message api.Text
 	Hint    api.Text
+}
+
+// NoSpot is for what has room only where its rule on spot nodes keeps it away.
+func NoSpot(rule spot.Rule, what string) Refusal {
+	r := Refusal{Reason: ReasonSpot, Wrong: WrongSpot, Hint: api.T("Use spot: prefer, or leave it out.", "请使用 spot: prefer，或去掉该规则。")}
+	if r.Message = api.T("Even when empty, the spot nodes have no room for %s; the others have.", "即使空闲，竞价节点也放不下 %s；其他节点可以。", what); rule == spot.Never {
+		r.Message = api.T("Even when empty, the nodes that are not spot have no room for %s; with the spot nodes there is.", "即使空闲，非竞价节点也放不下 %s；加上竞价节点则可以。", what)
+		r.Hint = api.T("Leave spot: never out, or ask for less.", "请去掉 spot: never，或减少用量。")
+	}
+	return r
 }

@@ -3,7 +3,10 @@
 // Place: layer 2, below sched. Promise: two spellings of a device type are one. Enemies: a default that is applied in one place only.
 package gang
 
-import api "github.com/fermi-cluster/fermi/api/v1"
+import (
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
+)
 
 // WholeDevice is a device's capacity in thousandths.
 const WholeDevice = 1000
@@ -19,6 +22,7 @@ type Need struct {
 	Devices     int
 	// Share is thousandths taken of each device; 0 is whole. Less than whole goes with one device.
 	Share uint16
+	Spot  spot.Rule // one for all roles
 }
 
 // Part is Share with its default.

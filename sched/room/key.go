@@ -1,6 +1,9 @@
 package room
 
-import "github.com/fermi-cluster/fermi/sched/pack"
+import (
+	"github.com/fermi-cluster/fermi/api/v1/spot"
+	"github.com/fermi-cluster/fermi/sched/pack"
+)
 
 // Key is one replica's wish with its type settled: what indexes are kept by.
 type Key struct {
@@ -11,6 +14,7 @@ type Key struct {
 	Share   uint16
 	Kind    int32 // type id; -1 is any
 	Strict  bool  // nodes that failed recently are left out
+	Spot    spot.Rule
 }
 
 // Ask is what a replica takes, but for the disk.

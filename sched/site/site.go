@@ -23,8 +23,7 @@ type Node struct {
 	Devices []string  // type of each device, by index; at most 64
 	// Islands names the fast link each device hangs on, by index; nil is one island.
 	Islands []string
-	// WholeOnly: its devices are given whole, because nothing holds a process to a part of one.
-	WholeOnly bool
+	Sort
 	// Host names the machine whose processes a virtual node's replicas really are; "" counts none.
 	Host string
 	// Closed keeps new work away: cordoned or not ready.
@@ -33,6 +32,12 @@ type Node struct {
 	ClosedDevices uint64
 	// Failures counts recent ones; such a node is used when no other does.
 	Failures int
+}
+
+// Sort is what sort of machine a node is.
+type Sort struct {
+	WholeOnly bool // its devices are given whole, because nothing holds a process to a part of one
+	Spot      bool // it may be taken away at short notice
 }
 
 // Zone is what the planner knows of an availability zone.

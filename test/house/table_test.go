@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/seal", "internal/cores", "internal/slot", "internal/pattern",
 	}
-	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where"}
+	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -33,7 +33,7 @@ var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault", "internal/pattern"}},
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
 	{"1 vocabulary, amounts", []string{"api/v1/quantity"}, join(foundation, []string{"api/v1/tree"})},
-	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold", "api/v1/joined"}, nil},
+	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold", "api/v1/joined", "api/v1/spot"}, nil},
 	{"1 vocabulary, signs of work", []string{"api/v1/activity"}, foundation},
 	{"1 vocabulary, what is mounted where", []string{"api/v1/mount"}, foundation},
 	{"1 vocabulary, moments by two clocks", []string{"api/v1/moment"}, []string{"api/v1/quantity"}},
@@ -43,7 +43,7 @@ var table = []row{
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
 	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/asset", "api/v1/devenv", "api/v1/image", "api/v1/restored", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/activity", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/steady"})},
 	{"1 vocabulary, who runs inside whom", []string{"api/v1/lending"}, nil},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/where"})},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/where", "api/v1/spot"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
@@ -95,7 +95,7 @@ var table = []row{
 	{"4 link, the road to replicas", []string{"internal/link/forward"}, foundation},
 	{"4 link, tokens for proof by others", []string{"internal/link/exchange"}, join(below4, []string{"internal/link", "internal/link/endpoint"})},
 	{"4 link, passes of replicas", []string{"internal/link/pass"}, foundation},
-	{"4 link, curves, datasets and models", []string{"internal/link/curve", "internal/link/lend"}, join(below4, []string{"internal/link", "internal/link/linkpb"})},
+	{"4 link, curves, datasets and models", []string{"internal/link/curve", "internal/link/lend", "internal/link/signature"}, join(below4, []string{"internal/link", "internal/link/linkpb"})},
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
 	{"4 control, how replicas end", []string{"internal/control/ending"}, below4},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
@@ -109,7 +109,7 @@ var table = []row{
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/bucket", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/bucket", "internal/link/signature", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 assets", []string{"internal/asset"}, below4},
@@ -190,7 +190,7 @@ var technology = []struct {
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine/...", "internal/app/mirror", "test/pods"}},
-	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/talk/...", "internal/link/agency/...", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/store/...", "internal/app", "internal/launch"}},
+	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/talk/...", "internal/link/agency/...", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/store/...", "internal/app", "internal/launch"}},
 }
 
 func join(lists ...[]string) []string {

@@ -243,22 +243,32 @@ func TestPodRefused(t *testing.T) {
 	w.noPods()
 }
 
-// TestReclaimed: a node that its cloud is about to take away is left in time: the task moves to another one, and that costs no restart.
+// TestReclaimed: a node that its cloud is about to take away is left in time, and so is one whose cards its cloud says are at fault: the task moves to another one,
+// and that costs no restart.
 func TestReclaimed(t *testing.T) {
 	w := up(t)
 	w.must("train", "run", "-d", "--name", "moves", "--zone", "k1", "--gpus", "1", "--", "sleep", "3600")
 	w.phase("moves", api.PhaseRunning)
 	w.s.Node(t, "o-"+w.namespace, "nvidia.com/gpu", 8, nil)
 	w.s.Must(t, "PATCH", "/api/v1/nodes/n-"+w.namespace, kubetest.Object{"spec": kubetest.Object{"taints": []kubetest.Object{{"key": "aws-node-termination-handler/spot-itn", "value": "x", "effect": "NoSchedule"}}}}, nil)
-	harness.Eventually(t, "it runs on the other node", func() bool {
-		list := w.pods()
-		now := harness.Task(t, w.cl, "moves")
-		return len(list) == 1 && list[0].Spec.NodeName == "o-"+w.namespace && now.Status.Phase == api.PhaseRunning && now.Status.Attempt == 2 && len(now.Status.Restarts) == 0
-	})
-	n, err := client.Get[*api.Node](t.Context(), w.cl, "", "k1-n-"+w.namespace)
-	if err != nil || n.Status.Reason != engine.NodeReclaimed {
-		t.Errorf("%+v %v", n.Status, err)
+	moved := func(from, to string, attempt int, reason string) {
+		t.Helper()
+		harness.Eventually(t, "it runs on node "+to, func() bool {
+			list := w.pods()
+			now := harness.Task(t, w.cl, "moves")
+			return len(list) == 1 && list[0].Spec.NodeName == to+"-"+w.namespace && now.Status.Phase == api.PhaseRunning && now.Status.Attempt == attempt && len(now.Status.Restarts) == 0
+		})
+		n, err := client.Get[*api.Node](t.Context(), w.cl, "", "k1-"+from+"-"+w.namespace)
+		if err != nil || n.Status.Reason != reason {
+			t.Errorf("%+v %v", n.Status, err)
+		}
 	}
+	moved("n", "o", 2, engine.NodeReclaimed)
+	w.s.Node(t, "p-"+w.namespace, "nvidia.com/gpu", 8, nil)
+	w.s.Must(t, "PATCH", "/api/v1/nodes/o-"+w.namespace+"/status", kubetest.Object{"status": kubetest.Object{"conditions": []kubetest.Object{
+		{"type": "Ready", "status": "True", "reason": "KubeletReady"}, {"type": "GPUMissing", "status": "True", "reason": "GPUMissing", "message": "7 of 8 cards are there"},
+	}}}, nil)
+	moved("o", "p", 3, engine.NodeUnwell)
 	w.must("train", "stop", "moves")
 	w.phase("moves", api.PhaseStopped)
 	w.must("delete", "task", "moves")

@@ -45,6 +45,7 @@ test("the form writes YAML and reads the same back", () => {
     memory: "16Gi",
     priorityClass: "preemptible",
     zones: ["beijing-1", "shanghai-1"],
+    spot: "prefer",
     framework: "deepspeed",
     inside: [],
     fromTask: "task-1",
@@ -107,6 +108,7 @@ test("inside others a task has a replica in each and asks for nothing itself", (
     deviceType: "",
     cpu: "",
     zones: [],
+    spot: "",
   });
   expect(inside).not.toContain("resources");
   const none = withForm(inside, within([]));

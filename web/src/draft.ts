@@ -45,6 +45,7 @@ export interface Form {
   memory: string;
   priorityClass: string;
   zones: string[];
+  spot: string;
   framework: string;
   inside: string[];
   fromTask: string;
@@ -85,6 +86,7 @@ const where: { [K in keyof Form]: readonly (string | number)[] } = {
   memory: [...role, "resources", "memory"],
   priorityClass: ["spec", "priorityClass"],
   zones: ["spec", "zones", "allow"],
+  spot: ["spec", "zones", "spot"],
   framework: ["spec", "framework"],
   inside: ["spec", "inside"],
   fromTask: ["spec", "checkpoint", "from", "task"],
@@ -153,6 +155,7 @@ export function toForm(yaml: string): Form | undefined {
     memory: text("memory"),
     priorityClass: text("priorityClass"),
     zones: names("zones"),
+    spot: text("spot"),
     framework: text("framework"),
     inside: names("inside"),
     fromTask: text("fromTask"),
@@ -255,7 +258,7 @@ export function blankCommand(yaml: string): boolean {
 /** What a choice of tasks to run inside changes: a replica in each, with what they have. */
 export function within(inside: string[]): Partial<Form> {
   const replicas = Math.max(inside.length, 1);
-  return { inside, replicas, image: "", devices: 0, deviceType: "", cpu: "", memory: "", zones: [] };
+  return { inside, replicas, image: "", devices: 0, deviceType: "", cpu: "", memory: "", zones: [], spot: "" };
 }
 
 /**

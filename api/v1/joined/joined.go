@@ -9,9 +9,13 @@ const (
 	LabelZone = "zone"
 )
 
-// Spec is of a node's spec.
+// IsSpot says by the labels of a machine that it may be taken away at short notice: spot=true.
+func IsSpot(labels map[string]string) bool { return labels["spot"] == "true" }
+
+// Spec is of a node's spec. Spot is also said of machines that others look after.
 type Spec struct {
 	Agent *Agent `json:"agent,omitempty" doc:"Set on a machine that joined with fermi agent; absent: a server starts what runs there."`
+	Spot  bool   `json:"spot,omitempty" doc:"It may be taken away at short notice."`
 }
 
 // Agent is the machine that joined as a node. It is written when it joins.

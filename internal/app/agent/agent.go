@@ -151,7 +151,7 @@ func (a *agent) inventory(ctx context.Context) ([]api.Node, error) {
 	}
 	n.Meta.Name, n.Spec.Zone, n.Spec.Number = a.cfg.Member.Node(), a.cfg.Member.Zone(), 0
 	n.Status.Agent = &joined.AgentStatus{Version: a.cfg.Version, Address: a.cfg.Address, Forward: a.roadNow()}
-	n.Spec.Rack, n.Spec.Leaf = a.cfg.Labels["rack"], a.cfg.Labels["leaf"]
+	n.Spec.Rack, n.Spec.Leaf, n.Spec.Spot = a.cfg.Labels["rack"], a.cfg.Labels["leaf"], joined.IsSpot(a.cfg.Labels)
 	tenancy, why := a.walls.say()
 	n.Status.Tenancy = tenancy
 	a.mu.Lock()

@@ -451,7 +451,7 @@ func (h *Hosts) nodeFor(ctx context.Context, w agency.Wish, zone string, now int
 	}
 	return &api.Node{
 		Meta: api.Meta{ID: id.Default.New(api.MustInfo(api.KindNode).IDPrefix), Name: w.Name, DisplayName: w.Name, Labels: w.Labels, CreatedAt: at, UpdatedAt: at},
-		Spec: api.NodeSpec{Number: number, Zone: zone, Rack: w.Labels["rack"], Leaf: w.Labels["leaf"], Spec: joined.Spec{Agent: joining}},
+		Spec: api.NodeSpec{Number: number, Zone: zone, Rack: w.Labels["rack"], Leaf: w.Labels["leaf"], Spec: joined.Spec{Agent: joining, Spot: joined.IsSpot(w.Labels)}},
 		Status: api.NodeStatus{Reason: "Joining", Message: fault.T("It has joined; its agent has not said yet what the machine has.", "已加入；其代理尚未上报机器配置。"),
 			Status: joined.Status{Agent: &joined.AgentStatus{Version: w.Version, Address: w.Address}}},
 	}, false, nil

@@ -12,13 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
-	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch"
 	"github.com/fermi-cluster/fermi/internal/launch/editor"
 	"github.com/fermi-cluster/fermi/internal/launch/imagejob"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/orderlink"
 	"github.com/fermi-cluster/fermi/internal/rsh"
 	"github.com/fermi-cluster/fermi/internal/sftpserver"
@@ -38,12 +37,12 @@ func Find(args []string, among ...*cobra.Command) *cobra.Command {
 }
 
 // All are the commands of such processes: the launcher, and programs of tenants that happen to be inside the binary.
-func All(version string, stores func(record.Tiers) (local, shared ckpt.Store, err error)) []*cobra.Command {
+func All(version string, stores keeper.Stores) []*cobra.Command {
 	return []*cobra.Command{Launch(version, stores), rsh.Command(cli.Both), sftpserver.Command(cli.Both), sshrelay.Command(cli.Both), imagejob.Command(cli.Both), editor.Command(cli.Both)}
 }
 
 // Launch is what the engine starts; people don't. Stores is how it opens the places that checkpoints go to.
-func Launch(version string, stores func(record.Tiers) (local, shared ckpt.Store, err error)) *cobra.Command {
+func Launch(version string, stores keeper.Stores) *cobra.Command {
 	var c launch.Config
 	var far orderlink.Config
 	var tokenFile, words string

@@ -37,6 +37,8 @@ type Config struct {
 	Prefix string
 	// Credentials is asked for each request that needs it: they may change.
 	Credentials func(ctx context.Context) (id, secret, token string, err error)
+	// Sign, in the place of Credentials, has somebody prove a request who has them: a Notary. It is called for each request, from several goroutines at once.
+	Sign func(ctx context.Context, r *http.Request) error
 	// Client is for another network; nil is a plain one.
 	Client *http.Client
 	// Silence is how long nothing may move in the middle of a body, in either direction, until the request is given up and
@@ -49,6 +51,7 @@ type Store struct {
 	client *awss3.Client
 	bucket *string
 	prefix string
+	signed bool // by somebody else
 }
 
 var (
@@ -64,7 +67,7 @@ func Open(cfg Config) (*Store, error) {
 		}
 		cfg.Prefix += "/"
 	}
-	if cfg.Bucket == "" || cfg.Region == "" || cfg.Credentials == nil {
+	if cfg.Bucket == "" || cfg.Region == "" || cfg.Credentials == nil && cfg.Sign == nil {
 		return nil, fault.New(fault.Invalid, "BadBucket", fault.T(
 			"An S3 store needs a bucket, a region and credentials.", "S3 存储需要桶、区域和凭据。"))
 	}
@@ -90,7 +93,13 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Endpoint != "" {
 		options.BaseEndpoint = &cfg.Endpoint
 	}
-	return &Store{client: awss3.New(options), bucket: &cfg.Bucket, prefix: cfg.Prefix}, nil
+	if cfg.Sign != nil {
+		options.HTTPSignerV4 = signer(cfg.Sign)
+		options.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "none", SecretAccessKey: "none"}, nil
+		})
+	}
+	return &Store{client: awss3.New(options), bucket: &cfg.Bucket, prefix: cfg.Prefix, signed: cfg.Sign != nil}, nil
 }
 
 // busy are answers of servers that met another request on the same key. The second is that of a
@@ -269,16 +278,20 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	if !tree {
-		_, err := s.client.DeleteObject(ctx, &awss3.DeleteObjectInput{Bucket: s.bucket, Key: s.key(key)})
-		if err = sick(err, key); fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		return err
+		return s.deleteOne(ctx, key)
 	}
 	for {
 		found, err := s.List(ctx, key, "", 1000)
 		if err != nil || len(found) == 0 {
 			return err
+		}
+		if s.signed { // who signs sees the keys of single ones alone
+			for _, info := range found {
+				if err := s.deleteOne(ctx, info.Key); err != nil {
+					return err
+				}
+			}
+			continue
 		}
 		var ids []types.ObjectIdentifier
 		for _, info := range found {
@@ -292,4 +305,12 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 			return sick(errors.New(aws.ToString(out.Errors[0].Code)+": "+aws.ToString(out.Errors[0].Message)), key)
 		}
 	}
+}
+
+func (s *Store) deleteOne(ctx context.Context, key string) error {
+	_, err := s.client.DeleteObject(ctx, &awss3.DeleteObjectInput{Bucket: s.bucket, Key: s.key(key)})
+	if err = sick(err, key); fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
 }

@@ -86,6 +86,7 @@ var sheets = map[api.Kind][]field{
 		{show.Fixed("DEVICES", "加速卡"), false, of(func(_ *call.Session, n *api.Node) show.Cell { return show.Text(nodeDevices(n)) })},
 		{show.Fixed("STATE", "状态"), false, of(func(s *call.Session, n *api.Node) show.Cell { return nodeState(n, s.Lang) })},
 		{show.Col("LEAF", "叶交换机"), true, of(func(_ *call.Session, n *api.Node) show.Cell { return show.Text(n.Spec.Leaf) })},
+		{show.Fixed("SPOT", "竞价"), true, of(func(s *call.Session, n *api.Node) show.Cell { return show.Text(yes(s, n.Spec.Spot)) })},
 		{show.Fixed("VIRTUAL", "虚拟"), true, of(func(s *call.Session, n *api.Node) show.Cell { return show.Text(yes(s, n.Spec.Virtual)) })},
 		{show.Fixed("LIMITS", "资源限制"), true, of(func(_ *call.Session, n *api.Node) show.Cell { return show.Text(n.Status.Limits) })},
 		{show.Fixed("TENANCY", "租户隔离"), true, of(func(_ *call.Session, n *api.Node) show.Cell { return show.Text(n.Status.Tenancy) })},

@@ -7,12 +7,14 @@ import (
 	"github.com/spf13/pflag"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // Task is what is said of a task.
 type Task struct {
 	Zones  []string
+	Spot   string
 	Prefer Weights
 	Stay   bool
 }
@@ -20,13 +22,14 @@ type Task struct {
 // Add makes it known; both joins the two languages.
 func (f *Task) Add(to *pflag.FlagSet, both func(en, zh string) string) {
 	to.StringSliceVar(&f.Zones, "zone", nil, both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
+	to.StringVar(&f.Spot, "spot", "", both("nodes that may be taken away at short notice: never, prefer or only; as good as others when absent", "可能被随时回收的竞价节点：never（不用）、prefer（优先）或 only（仅用）；默认与其他节点等同"))
 	f.Prefer.add(to, both)
 	to.BoolVar(&f.Stay, "stay", false, both("it is never moved so that others find room", "不为给其他任务腾出整块空位而迁移"))
 }
 
 // Over puts what was given over a task.
 func (f *Task) Over(t *api.TrainingTask) {
-	if len(f.Zones) == 0 && f.Prefer.Value == nil && !f.Stay {
+	if len(f.Zones) == 0 && f.Spot == "" && f.Prefer.Value == nil && !f.Stay {
 		return
 	}
 	if t.Spec.Zones == nil {
@@ -34,6 +37,9 @@ func (f *Task) Over(t *api.TrainingTask) {
 	}
 	if len(f.Zones) > 0 {
 		t.Spec.Zones.Allow = f.Zones
+	}
+	if f.Spot != "" {
+		t.Spec.Zones.Spot = spot.Rule(f.Spot)
 	}
 	if f.Prefer.Value != nil {
 		t.Spec.Zones.Prefer = f.Prefer.Value

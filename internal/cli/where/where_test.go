@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
@@ -20,6 +21,7 @@ func TestTask(t *testing.T) {
 	}{
 		{nil, nil, false},
 		{[]string{"--zone", "a"}, &api.ZoneRules{Allow: []string{"a"}}, false},
+		{[]string{"--spot", "never"}, &api.ZoneRules{Spot: spot.Never}, false},
 		{[]string{"--prefer", "price=3,carbon=1"}, &api.ZoneRules{Prefer: &where.Weights{Price: 3, Carbon: 1}}, false},
 		{[]string{"--prefer", "latency=2", "--stay"}, &api.ZoneRules{Prefer: &where.Weights{Latency: 2}, Stay: true}, false},
 		{[]string{"--prefer", "price"}, nil, true},

@@ -54,8 +54,10 @@ func TestCardsAtFault(t *testing.T) {
 	if m.setNode(node); m.drains[1] != 0 {
 		t.Errorf("what leaves a node that is not ready: %b", m.drains[1])
 	}
-	node.Status.Reason = engine.NodeReclaimed
-	if m.setNode(node); m.drains[1] != everything {
-		t.Errorf("what leaves a node that is taken away: %b", m.drains[1])
+	for _, reason := range []string{engine.NodeReclaimed, engine.NodeUnwell} {
+		node.Status.Reason = reason
+		if m.setNode(node); m.drains[1] != everything {
+			t.Errorf("what leaves a node that is %s: %b", reason, m.drains[1])
+		}
 	}
 }

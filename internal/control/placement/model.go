@@ -112,7 +112,7 @@ func (m *model) setNode(n *api.Node) {
 	out := zone != nil && zone.Spec.Outage
 	s := sched.Node{
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
-		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
+		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk, Sort: sched.Sort{Spot: n.Spec.Spot},
 		Closed:   out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
 		Failures: m.trials.faults.of(n.Meta.Name, timeOf(m)) + n.Status.Failures,
 	}
@@ -133,7 +133,7 @@ func (m *model) setNode(n *api.Node) {
 			leave = everything
 		}
 	}
-	if out || !n.Status.Ready && n.Status.Reason == engine.NodeReclaimed {
+	if out || !n.Status.Ready && engine.IsLeft(n.Status.Reason) {
 		leave = everything
 	}
 	if delete(m.drains, s.Number); leave != 0 {
@@ -404,6 +404,9 @@ func roles(t *api.Workload) []sched.Role {
 			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,
 		}
 		need.Share = uint16(r.Resources.Accelerators.Share)
+		if t.Wish.Zones != nil {
+			need.Spot = t.Wish.Zones.Spot
+		}
 		if types := r.Resources.Accelerators.Types(); len(types) > 1 {
 			need.DeviceTypes = types
 		}

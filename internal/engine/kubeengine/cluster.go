@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -34,6 +35,8 @@ type Cluster struct {
 	Namespace  string
 	// StorageClass is that of homes; "": the cluster's own choice.
 	StorageClass string
+	// Shared is the store for checkpoints, as launchers in its pods reach it; zero: they stay in memory.
+	Shared record.SharedTier
 	// Wrap changes how requests travel; nil: it does not. For tests.
 	Wrap func(http.RoundTripper) http.RoundTripper
 

@@ -69,13 +69,16 @@ type Engine struct {
 	stopped chan struct{} // closed when Run has ended
 	settle  func()        // closes ready, once
 
+	ground *ground
+	fence  *fence
+	notes  *notes
+
 	mu      sync.Mutex
-	seen    seen
-	synced  bool                     // everything in seen is there
-	wishes  map[engine.Name]deadline // stops that are on their way
-	ending  map[types.UID]bool       // pods that were given up, on their way out
-	removed map[types.UID]bool       // pods that were let go, until they are gone
-	noted   bool                     // what is known has changed since it was noted
+	seen    map[engine.Name]*corev1.Pod // our pods
+	synced  bool                        // they are all there
+	wishes  map[engine.Name]deadline    // stops that are on their way
+	ending  map[types.UID]bool          // pods that were given up, on their way out
+	removed map[types.UID]bool          // pods that were let go, until they are gone
 }
 
 // deadline is when a pod is ended that did not end by itself; zero: it is waited for.
@@ -96,13 +99,12 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Real
 	}
-	table := slices.Concat(cfg.Resources, slices.DeleteFunc(slices.Clone(Resources), func(r Resource) bool {
-		return slices.ContainsFunc(cfg.Resources, func(own Resource) bool { return own.Name == r.Name })
-	}))
+	board := engine.NewBoard()
 	e := &Engine{
-		Board: engine.NewBoard(), cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), seen: newSeen(),
+		Board: board, cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), seen: map[engine.Name]*corev1.Pod{},
+		ground: newGround(cfg, board), fence: &fence{cfg.Cluster, cfg.Instance, cfg.Epoch, cfg.Endpoints}, notes: &notes{dir: cfg.Dir, zone: cfg.Cluster.Zone, board: board, log: cfg.Log},
 		pods: pods{
-			cluster: cfg.Cluster, image: cfg.Image, account: cmp.Or(cfg.Account, "default"), config: recordName(cfg.Cluster.Zone), version: cfg.Version, resources: table, rdma: cfg.RDMA,
+			cluster: cfg.Cluster, image: cfg.Image, account: cmp.Or(cfg.Account, "default"), config: recordName(cfg.Cluster.Zone), version: cfg.Version, resources: table(cfg.Resources), rdma: cfg.RDMA,
 		},
 		wishes: map[engine.Name]deadline{}, ending: map[types.UID]bool{}, removed: map[types.UID]bool{},
 	}
@@ -126,12 +128,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.stopped)
 	defer wg.Wait()
 	defer cancel()
-	(*notes)(e).remember()
+	e.notes.remember()
 	late := e.cfg.Clock.After(firstPatience)
 	if err := e.reach(ctx, late); err != nil || ctx.Err() != nil {
 		return err
 	}
-	w := (*eyes)(e).watchers()
+	w := e.watchers()
 	for _, one := range w {
 		wg.Go(func() { one.RunWithContext(ctx) })
 	}
@@ -140,14 +142,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.adopt()
 	e.settle()
-	wg.Go(func() { (*eyes)(e).reportNodes(ctx) })
+	wg.Go(func() { e.ground.reportNodes(ctx) })
 	return e.follow(ctx)
 }
 
 // reach enters our epoch, as soon as somebody answers.
 func (e *Engine) reach(ctx context.Context, late <-chan time.Time) error {
 	for pause := time.Second; ; pause = min(2*pause, slowest) {
-		err := (*fence)(e).enter(ctx)
+		err := e.fence.enter(ctx)
 		if err == nil {
 			e.cfg.Cluster.calm()
 			return nil
@@ -175,7 +177,7 @@ func (e *Engine) await(ctx context.Context, pause time.Duration, late *<-chan ti
 		case <-*late:
 			*late = nil
 			e.cfg.Log.Warn("the cluster does not answer; what was known of it last counts until it does", "zone", e.cfg.Cluster.Zone)
-			(*eyes)(e).hide()
+			e.ground.hide()
 			e.settle()
 		case <-next:
 			return true
@@ -195,7 +197,7 @@ func (e *Engine) whole(ctx context.Context, list []watcher, late <-chan time.Tim
 		}
 		if now := e.cfg.Clock.Now(); now.Sub(asked) >= beat {
 			asked = now
-			if err := (*fence)(e).rule(ctx); fault.ReasonOf(err) == newerLeader {
+			if err := e.fence.rule(ctx); fault.ReasonOf(err) == newerLeader {
 				return err
 			}
 		}
@@ -210,19 +212,19 @@ func (e *Engine) follow(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			(*notes)(e).note()
+			e.notes.note()
 			return nil
 		case <-e.cfg.Clock.After(time.Second):
 		}
 		e.press(ctx)
-		(*notes)(e).note()
+		e.notes.note()
 		now := e.cfg.Clock.Now()
 		if now.Sub(asked) < beat {
 			continue
 		}
 		asked = now
 		e.lookAgain()
-		err := (*fence)(e).rule(ctx)
+		err := e.fence.rule(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case fault.ReasonOf(err) == newerLeader:
@@ -232,7 +234,7 @@ func (e *Engine) follow(ctx context.Context) error {
 			if failing.IsZero() {
 				failing = now
 			} else if now.Sub(failing) >= ailing {
-				(*eyes)(e).hide()
+				e.ground.hide()
 			}
 		default:
 			if !failing.IsZero() {
@@ -240,8 +242,8 @@ func (e *Engine) follow(ctx context.Context) error {
 				failing = time.Time{}
 			}
 			e.cfg.Cluster.calm()
-			(*eyes)(e).show()
-			ways.pave(ctx, (*eyes)(e).list())
+			e.ground.show()
+			ways.pave(ctx, e.list())
 		}
 	}
 }
@@ -281,5 +283,5 @@ func (e *Engine) waitReady(ctx context.Context) error {
 func (e *Engine) pod(name engine.Name) *corev1.Pod {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.seen.pods[name]
+	return e.seen[name]
 }

@@ -19,41 +19,46 @@ const (
 // recordName is the record's.
 func recordName(zone string) string { return "fermi-" + zone }
 
-// fence is the engine as one leader among others: whose orders count.
-type fence Engine
+// fence is one leader among others: whose orders count.
+type fence struct {
+	cluster   *Cluster
+	instance  string
+	epoch     int64
+	endpoints func() string
+}
 
 // enter makes our epoch the one whose orders count, and tells pods where servers are. Fault Unavailable, NewerLeader: a later one has been here.
-func (e *fence) enter(ctx context.Context) error {
+func (f *fence) enter(ctx context.Context) error {
 	for {
-		now, err := e.look(ctx)
+		now, err := f.look(ctx)
 		if err != nil {
 			return err
 		}
-		err = e.claim(ctx, now)
+		err = f.claim(ctx, now)
 		if !conflict(err) && !taken(err) {
-			return e.cfg.Cluster.explain(err, "update", "configmaps")
+			return f.cluster.explain(err, "update", "configmaps")
 		}
 	}
 }
 
 // look reads the record; nil: there is none. An error: it is not there for us.
-func (e *fence) look(ctx context.Context) (*corev1.ConfigMap, error) {
+func (f *fence) look(ctx context.Context) (*corev1.ConfigMap, error) {
 	now := &corev1.ConfigMap{}
-	err := e.cfg.Cluster.get(ctx, "configmaps", recordName(e.cfg.Cluster.Zone), now)
+	err := f.cluster.get(ctx, "configmaps", recordName(f.cluster.Zone), now)
 	if gone(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, e.cfg.Cluster.explain(err, "get", "configmaps")
+		return nil, f.cluster.explain(err, "get", "configmaps")
 	}
-	if other := now.Data[keyInstance]; other != "" && other != e.cfg.Instance {
+	if other := now.Data[keyInstance]; other != "" && other != f.instance {
 		return nil, fault.New(fault.Conflict, "NamespaceTaken", fault.T(
-			"Zone %s in namespace %s belongs to another Fermi (%s).", "命名空间 %[2]s 中的可用区 %[1]s 属于另一个 Fermi（%[3]s）。", e.cfg.Cluster.Zone, e.cfg.Cluster.Namespace, other)).
+			"Zone %s in namespace %s belongs to another Fermi (%s).", "命名空间 %[2]s 中的可用区 %[1]s 属于另一个 Fermi（%[3]s）。", f.cluster.Zone, f.cluster.Namespace, other)).
 			WithHint(fault.T("Give this one a namespace of its own, or delete the ConfigMap %s if that Fermi is gone.", "请为本实例指定独立的命名空间；若另一个 Fermi 已不存在，请删除 ConfigMap %s。", now.Name))
 	}
-	if epoch, _ := strconv.ParseInt(now.Data[keyEpoch], 10, 64); epoch > e.cfg.Epoch {
+	if epoch, _ := strconv.ParseInt(now.Data[keyEpoch], 10, 64); epoch > f.epoch {
 		return nil, fault.New(fault.Unavailable, newerLeader, fault.T(
-			"A leader of epoch %d has been here; ours is %d.", "已有纪元 %d 的主节点在此运行，本节点纪元为 %d。", epoch, e.cfg.Epoch))
+			"A leader of epoch %d has been here; ours is %d.", "已有纪元 %d 的主节点在此运行，本节点纪元为 %d。", epoch, f.epoch))
 	}
 	return now, nil
 }
@@ -61,13 +66,13 @@ func (e *fence) look(ctx context.Context) (*corev1.ConfigMap, error) {
 const newerLeader = "NewerLeader"
 
 // claim writes the record if it is not as we want it.
-func (e *fence) claim(ctx context.Context, now *corev1.ConfigMap) error {
-	want := map[string]string{keyEpoch: strconv.FormatInt(e.cfg.Epoch, 10), keyInstance: e.cfg.Instance, keyEndpoints: e.cfg.Endpoints()}
+func (f *fence) claim(ctx context.Context, now *corev1.ConfigMap) error {
+	want := map[string]string{keyEpoch: strconv.FormatInt(f.epoch, 10), keyInstance: f.instance, keyEndpoints: f.endpoints()}
 	if now == nil {
-		return e.cfg.Cluster.create(ctx, "configmaps", &corev1.ConfigMap{
+		return f.cluster.create(ctx, "configmaps", &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: recordName(e.cfg.Cluster.Zone), Namespace: e.cfg.Cluster.Namespace,
-				Labels: map[string]string{labelManaged: managed, labelZone: e.cfg.Cluster.Zone},
+				Name: recordName(f.cluster.Zone), Namespace: f.cluster.Namespace,
+				Labels: map[string]string{labelManaged: managed, labelZone: f.cluster.Zone},
 			},
 			Data: want,
 		}, &corev1.ConfigMap{})
@@ -81,18 +86,18 @@ func (e *fence) claim(ctx context.Context, now *corev1.ConfigMap) error {
 	}
 	next := now.DeepCopy()
 	next.Data = want
-	return e.cfg.Cluster.update(ctx, "configmaps", next.Name, next, &corev1.ConfigMap{})
+	return f.cluster.update(ctx, "configmaps", next.Name, next, &corev1.ConfigMap{})
 }
 
 // rule asks whether we still lead, and renews what pods are told of servers. Orders that end something call it first: between its
 // answer and the order lies one round trip, see the decision on pods.
-func (e *fence) rule(ctx context.Context) error {
-	now, err := e.look(ctx)
+func (f *fence) rule(ctx context.Context) error {
+	now, err := f.look(ctx)
 	if err != nil {
 		return err
 	}
-	if now == nil || now.Data[keyEpoch] != strconv.FormatInt(e.cfg.Epoch, 10) || now.Data[keyEndpoints] != e.cfg.Endpoints() {
-		return e.enter(ctx)
+	if now == nil || now.Data[keyEpoch] != strconv.FormatInt(f.epoch, 10) || now.Data[keyEndpoints] != f.endpoints() {
+		return f.enter(ctx)
 	}
 	return nil
 }

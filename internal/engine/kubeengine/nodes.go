@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -113,7 +114,7 @@ func report(zone string, n *corev1.Node, others use, held uint64, table []Resour
 	out := api.Node{
 		Meta: api.Meta{Name: nodeNameOf(zone, n.Name), DisplayName: n.Name},
 		Spec: api.NodeSpec{
-			Zone: zone, Rack: anyLabel(n, rackLabels), Leaf: anyLabel(n, leafLabels),
+			Zone: zone, Rack: anyLabel(n, rackLabels), Leaf: anyLabel(n, leafLabels), Spec: joined.Spec{Spot: isSpot(n)},
 			CPU: api.MilliCPU(n.Status.Allocatable.Cpu().MilliValue()), Memory: api.Bytes(n.Status.Allocatable.Memory().Value()),
 			Disk: api.Bytes(n.Status.Allocatable.StorageEphemeral().Value()),
 		},
@@ -172,8 +173,18 @@ func anyLabel(n *corev1.Node, names []string) string {
 	return ""
 }
 
+// isSpot says that the machine may be taken away at short notice, in the words of the clouds.
+func isSpot(n *corev1.Node) bool {
+	for name, value := range spots {
+		if strings.EqualFold(n.Labels[name], value) {
+			return true
+		}
+	}
+	return false
+}
+
 func typeOf(n *corev1.Node, r Resource) string {
-	whole := cmp.Or(model(anyLabel(n, append([]string{"fermi.io/device-type"}, r.TypeLabels...))), r.Type)
+	whole := cmp.Or(model(anyLabel(n, append([]string{deviceLabel}, r.TypeLabels...))), r.Type)
 	if r.Part == "" || strings.HasSuffix(whole, " "+r.Part) {
 		return whole
 	}
@@ -214,10 +225,17 @@ func ready(n *corev1.Node, table []Resource) (bool, string, fault.Text) {
 	if i := slices.IndexFunc(n.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(reclaims, t.Key) }); i >= 0 {
 		return false, engine.NodeReclaimed, fault.T("The node is about to be taken away (taint %s): what runs there saves and moves.", "节点即将被回收（污点 %s）：其上的任务将保存并迁移。", n.Spec.Taints[i].Key)
 	}
+	if i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { s, ok := unwell[c.Type]; return ok && c.Status == s }); i >= 0 {
+		c := n.Status.Conditions[i]
+		return false, engine.NodeUnwell, fault.T("Its devices are at fault, its cluster says (%s, %s): %s What runs there saves and moves.", "集群报告其加速卡有故障（%s，%s）：%s 其上的任务将保存并迁移。", c.Type, c.Reason, short(c.Message))
+	}
 	if n.Spec.Unschedulable {
 		return false, "Unschedulable", fault.T("The node is cordoned in its cluster (kubectl uncordon %s opens it).", "节点在集群中被标记为不可调度（可用 kubectl uncordon %s 恢复）。", n.Name)
 	}
 	for _, t := range n.Spec.Taints {
+		if _, spot := spots[t.Key]; spot { // who does not want such a node says so: zones.spot
+			continue
+		}
 		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(table, func(r Resource) bool { return r.Part == "" && r.Name == t.Key }) {
 			return false, "Tainted", fault.T("The node has the taint %s, which keeps new pods away.", "节点带有污点 %s，不接收新的 Pod。", strings.TrimSuffix(t.Key+"="+t.Value, "=")+":"+string(t.Effect))
 		}

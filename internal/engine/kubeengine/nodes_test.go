@@ -74,8 +74,18 @@ func TestReady(t *testing.T) {
 			n.Spec.Unschedulable = true
 			n.Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}
 		}},
+		{"its cards are at fault", engine.NodeUnwell, "XIDErrors, Xid79", func(n *corev1.Node) {
+			n.Spec.Unschedulable = true // health agents do that, too
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "XIDErrors", Status: corev1.ConditionTrue, Reason: "Xid79", Message: "fell off the bus"})
+		}},
+		{"its cards were looked at", "", "", func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "AcceleratedHardwareReady", Status: corev1.ConditionTrue}, corev1.NodeCondition{Type: "GPUMissing", Status: corev1.ConditionFalse})
+		}},
 		{"tainted for its cards", "", "", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}}
+		}},
+		{"tainted as spot", "", "", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "kubernetes.azure.com/scalesetpriority", Value: "spot", Effect: corev1.TaintEffectNoSchedule}}
 		}},
 		{"not preferred", "", "", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectPreferNoSchedule}}
@@ -86,6 +96,23 @@ func TestReady(t *testing.T) {
 		up, reason, text := ready(n, Resources)
 		if up != (c.reason == "") || reason != c.reason || !strings.Contains(text.EN, c.says) || c.says != "" && text.ZH == "" {
 			t.Errorf("%s: %v %s %+v", c.name, up, reason, text)
+		}
+	}
+}
+
+// TestSpot: nodes that may be taken away at short notice, in the words of each cloud.
+func TestSpot(t *testing.T) {
+	for name, value := range map[string]string{
+		"karpenter.sh/capacity-type": "spot", "eks.amazonaws.com/capacityType": "SPOT", "cloud.google.com/gke-spot": "true", "fermi.io/spot": "true",
+	} {
+		n := testNode()
+		n.Labels[name] = value
+		if got := report("z", n, use{}, 0, Resources).Spec.Spot; !got {
+			t.Errorf("%s=%s: %v", name, value, got)
+		}
+		n.Labels[name] = "on-demand"
+		if report("z", n, use{}, 0, Resources).Spec.Spot {
+			t.Errorf("%s=on-demand is spot", name)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -257,6 +258,9 @@ func (p *pods) tolerations() []corev1.Toleration {
 	out := []corev1.Toleration{
 		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	}
+	for _, name := range slices.Sorted(maps.Keys(spots)) {
+		out = append(out, corev1.Toleration{Key: name, Operator: corev1.TolerationOpExists})
 	}
 	for _, r := range p.resources {
 		if r.Part != "" {

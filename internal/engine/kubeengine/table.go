@@ -1,7 +1,10 @@
 package kubeengine
 
 import (
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -21,6 +24,16 @@ type Resource struct {
 
 // Resources is the table; rows that a setting adds come before.
 var Resources = append(wholes, parts()...)
+
+// table is all rows: own ones before those that are known.
+func table(own []Resource) []Resource {
+	return slices.Concat(own, slices.DeleteFunc(slices.Clone(Resources), func(r Resource) bool {
+		return slices.ContainsFunc(own, func(o Resource) bool { return o.Name == r.Name })
+	}))
+}
+
+// deviceLabel is how operators say which devices a node has.
+const deviceLabel = "fermi.io/device-type"
 
 // parts are what NVIDIA's plugin offers of cards that it divides, where it names that differently from whole ones.
 func parts() []Resource {
@@ -51,6 +64,22 @@ var reclaims = []string{
 	"aws-node-termination-handler/spot-itn", "aws-node-termination-handler/asg-lifecycle-termination", "aws-node-termination-handler/scheduled-maintenance",
 	"cloud.google.com/impending-node-termination", "node.cloudprovider.kubernetes.io/shutdown", "karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler",
 	"fermi.io/reclaimed", // for those that have none of their own
+}
+
+// spots are the labels by which clouds and autoscalers say that a node may be taken away at short notice. Some have a taint of the same name.
+var spots = map[string]string{
+	"karpenter.sh/capacity-type": "spot", "eks.amazonaws.com/capacityType": "SPOT", "cloud.google.com/gke-spot": "true", "cloud.google.com/gke-preemptible": "true",
+	"kubernetes.azure.com/scalesetpriority": "spot", "node.kubernetes.io/lifecycle": "spot",
+	"fermi.io/spot": "true", // for those that have none of their own
+}
+
+// unwell are the conditions by which those who look after nodes say that devices, or the links between them, are at fault: the health agents of clouds, or
+// somebody's own. Each with the status that says so.
+var unwell = map[corev1.NodeConditionType]corev1.ConditionStatus{
+	"AcceleratedHardwareReady": corev1.ConditionFalse,                                                                                                                         // EKS
+	"GPUMissing":               corev1.ConditionTrue, "NVLinkStatusInactive": corev1.ConditionTrue, "XIDErrors": corev1.ConditionTrue, "IBLinkFlapping": corev1.ConditionTrue, // AKS
+	"NebiusGPUError":  corev1.ConditionTrue,
+	"fermi.io/unwell": corev1.ConditionTrue, // for those that have none of their own
 }
 
 // ParseResource reads a row as a setting has it: RESOURCE=VENDOR:TYPE.

@@ -26,10 +26,7 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	if e.pod(r.Name) != nil {
 		return nil
 	}
-	e.mu.Lock()
-	node, ok := e.seen.names[r.Node]
-	at := e.seen.nodes[node]
-	e.mu.Unlock()
+	node, at, ok := e.ground.node(r.Node)
 	if !ok {
 		node = r.Node
 	}
@@ -40,10 +37,10 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	}
 	var away *elsewhere
 	if errors.As(err, &away) {
-		return (*eyes)(e).redirect(r, away)
+		return e.redirect(r, away)
 	}
 	if err != nil {
-		return (*eyes)(e).decline(r, err)
+		return e.decline(r, err)
 	}
 	made := &corev1.Pod{}
 	err = e.cfg.Cluster.create(ctx, "pods", pod, made)
@@ -57,7 +54,7 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 		}
 	}
 	if err != nil {
-		return (*eyes)(e).decline(r, e.cfg.Cluster.explain(err, "create", "pods"))
+		return e.decline(r, e.cfg.Cluster.explain(err, "create", "pods"))
 	}
 	e.sawPod(made)
 	return nil
@@ -65,7 +62,7 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 
 // decline takes down that a replica can never be started as it is: that is its end, and asking again changes nothing. Any other error is
 // given back: the next try may do better.
-func (e *eyes) decline(r engine.Replica, err error) error {
+func (e *Engine) decline(r engine.Replica, err error) error {
 	f := fault.From(err)
 	if f.Code != fault.Invalid && f.Code != fault.TooLarge {
 		return err
@@ -78,15 +75,8 @@ func (e *eyes) decline(r engine.Replica, err error) error {
 
 // redirect takes down that a replica can't be on its node because its home can't: the place is given up, as one that a kubelet refused, and the
 // next one is where the home is, if that is one node.
-func (e *eyes) redirect(r engine.Replica, away *elsewhere) error {
-	var there []string
-	e.mu.Lock()
-	for name, n := range e.seen.nodes {
-		if reaches(away.rule, n) {
-			there = append(there, nodeNameOf(e.cfg.Cluster.Zone, name))
-		}
-	}
-	e.mu.Unlock()
+func (e *Engine) redirect(r engine.Replica, away *elsewhere) error {
+	there := e.ground.reaching(away.rule)
 	if len(there) != 1 {
 		return e.decline(r, away.fault)
 	}
@@ -129,7 +119,7 @@ func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration
 	if o, _ := observe(pod, ""); o.State == engine.StateDone {
 		return nil
 	}
-	if err := (*fence)(e).rule(ctx); err != nil {
+	if err := e.fence.rule(ctx); err != nil {
 		return err
 	}
 	grace = max(grace, 0)
@@ -193,7 +183,7 @@ func (e *Engine) press(ctx context.Context) {
 	var list []due
 	e.mu.Lock()
 	for name, w := range e.wishes {
-		pod := e.seen.pods[name]
+		pod := e.seen[name]
 		if pod == nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 			delete(e.wishes, name)
 			continue
@@ -201,7 +191,7 @@ func (e *Engine) press(ctx context.Context) {
 		list = append(list, due{pod, w})
 	}
 	e.mu.Unlock()
-	if len(list) == 0 || (*fence)(e).rule(ctx) != nil {
+	if len(list) == 0 || e.fence.rule(ctx) != nil {
 		return
 	}
 	for _, d := range list {
@@ -223,10 +213,10 @@ func (e *Engine) press(ctx context.Context) {
 // lookAgain looks at what changes by time alone: nodes that refused a pod, pods that can't start.
 func (e *Engine) lookAgain() {
 	now := e.cfg.Clock.Now()
-	(*eyes)(e).reopen(now)
+	e.ground.reopen(now)
 	e.mu.Lock()
 	var list []*corev1.Pod
-	for _, pod := range e.seen.pods {
+	for _, pod := range e.seen {
 		if _, hopeless := stuck(pod, now); hopeless && !e.ending[pod.UID] {
 			e.ending[pod.UID] = true
 			list = append(list, pod)
@@ -248,7 +238,7 @@ func (e *Engine) giveUp(pod *corev1.Pod, now time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callFor)
 	defer cancel()
 	exit, _ := stuck(pod, now)
-	if err := (*fence)(e).rule(ctx); err != nil {
+	if err := e.fence.rule(ctx); err != nil {
 		return err
 	}
 	if decided(pod) == nil {
@@ -320,15 +310,15 @@ func (e *Engine) forget(name engine.Name, pod *corev1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if pod != nil {
-		if e.seen.pods[name] != nil { // until the watch says that it is gone
+		if e.seen[name] != nil { // until the watch says that it is gone
 			e.removed[pod.UID] = true
 		}
-		e.hold(pod.Spec.NodeName, name, 0, false)
+		e.ground.hold(pod.Spec.NodeName, name, 0, false)
 	}
-	delete(e.seen.pods, name)
+	delete(e.seen, name)
 	delete(e.wishes, name)
 	e.Drop(name)
-	e.noted = false
+	e.notes.touch(false)
 }
 
 // Spec is what the launcher of a pod is told.
@@ -342,7 +332,7 @@ func (e *Engine) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
 	}
 	if pod != nil {
 		if r, ok := recordOf(pod); ok {
-			return json.Marshal(record.Spec{Replica: inPod(r)})
+			return json.Marshal(record.Spec{Replica: inPod(r), Link: record.Link{Tiers: record.Tiers{Shared: e.cfg.Cluster.Shared}}})
 		}
 	}
 	return nil, fault.New(fault.NotFound, "NoSpec", fault.T("There is no replica %s.", "副本 %s 不存在。", name))

@@ -174,4 +174,6 @@ type SharedTier struct {
 	Region      string `json:"region,omitempty"`
 	Credentials string `json:"credentials,omitempty"` // path of a file that is read for each request
 	Rate        int64  `json:"rate,omitempty"`        // bytes a second of one launcher; 0: no limit
+	// Signed says that a server proves each request, and the launcher has no credentials.
+	Signed bool `json:"signed,omitempty"`
 }

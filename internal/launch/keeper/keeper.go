@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
@@ -33,6 +34,8 @@ type Config struct {
 	// Stores opens the places that checkpoints go to; nil: they stay in memory.
 	Stores Stores
 	Tiers  record.Tiers
+	// Sign proves a request to the shared store, where its credentials are not here.
+	Sign func(context.Context, *http.Request) error
 	// Wanted says that a generation is still to be begun.
 	Wanted func(generation int64) bool
 	Stops  stopping
@@ -55,7 +58,7 @@ func New(cfg Config) *Keeper {
 	local := max(cfg.Replica.Ranks, 1)
 	places := &tiers{
 		records: cfg.Records, taskID: cfg.Replica.TaskID, clock: cfg.Clock,
-		stores: sync.OnceValue(func() map[string]ckpt.Store { return openStores(cfg.Stores, cfg.Tiers, cfg.Log) }),
+		stores: sync.OnceValue(func() map[string]ckpt.Store { return openStores(cfg) }),
 	}
 	var saved *saveFolder
 	if cfg.Replica.CheckpointFolder != "" {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -36,7 +37,9 @@ func lastKeeper(stop stopping) (*Keeper, chan link.Ranks) {
 	r.Begin(link.Generation{Number: 4, World: 4})
 	return New(Config{
 		Ranks: r, Stops: stop, Clock: clock.Real, Log: slog.New(slog.DiscardHandler),
-		Stores: func(record.Tiers) (ckpt.Store, ckpt.Store, error) { return nil, nil, nil },
+		Stores: func(record.Tiers, func(context.Context, *http.Request) error) (ckpt.Store, ckpt.Store, error) {
+			return nil, nil, nil
+		},
 	}), told
 }
 

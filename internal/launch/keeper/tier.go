@@ -3,7 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
@@ -13,8 +13,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// Stores opens the places that checkpoints go to; nil for those there are none of.
-type Stores func(record.Tiers) (local, shared ckpt.Store, err error)
+// Stores opens the places that checkpoints go to; nil for those there are none of. sign proves requests to a store whose credentials are not here.
+type Stores func(where record.Tiers, sign func(context.Context, *http.Request) error) (local, shared ckpt.Store, err error)
 
 // localGrace is how long an unfinished save on the disk of a node may be silent: the disk is fast, and
 // what nobody needs any more is soon deleted.
@@ -47,14 +47,14 @@ func (t *tiers) repo(tier, taskID string) (*ckpt.Repo, error) {
 
 // openStores finds out where checkpoints may go, when that is asked for: most launchers never do. A tier that
 // can't be opened is one that is not there.
-func openStores(open Stores, where record.Tiers, log *slog.Logger) map[string]ckpt.Store {
+func openStores(cfg Config) map[string]ckpt.Store {
 	out := map[string]ckpt.Store{}
-	if open == nil {
+	if cfg.Stores == nil {
 		return out
 	}
-	local, shared, err := open(where)
+	local, shared, err := cfg.Stores(cfg.Tiers, cfg.Sign)
 	if err != nil {
-		log.Error("a place for checkpoints can't be opened", "error", err)
+		cfg.Log.Error("a place for checkpoints can't be opened", "error", err)
 	}
 	for tier, store := range map[string]ckpt.Store{link.TierLocal: local, link.TierShared: shared} {
 		if store != nil {

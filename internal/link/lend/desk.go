@@ -6,11 +6,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/api/v1/asset"
-	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
@@ -58,19 +56,10 @@ func (d *Desk) Register(r grpc.ServiceRegistrar) { linkpb.RegisterAssetsServer(r
 // Fetch streams a list, or a run of chunks.
 func (d *Desk) Fetch(req *linkpb.FetchAssetRequest, stream linkpb.Assets_FetchServer) error {
 	ctx := stream.Context()
-	md, _ := metadata.FromIncomingContext(ctx)
-	names := md.Get(link.MetaReplica)
-	if len(names) != 1 {
-		return status.Error(codes.Unauthenticated, "one replica, please")
-	}
-	parts, err := link.ParseName(engine.Name(names[0]))
-	if err != nil {
-		return status.Error(codes.Unauthenticated, "the replica has no such name")
-	}
 	if _, err := asset.ParseHash(req.GetDigest()); err != nil {
 		return link.Status(err)
 	}
-	project, err := d.names(ctx, parts, req.GetDigest())
+	project, err := d.names(ctx, link.Caller(ctx), req.GetDigest())
 	if err != nil {
 		return link.Status(err)
 	}

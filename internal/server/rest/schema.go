@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -105,6 +106,12 @@ func (regionSchema) Schema(huma.Registry) *huma.Schema {
 	return oneOf("How much the gang insists on one region.", api.RegionPrefer, api.RegionRequire)
 }
 
+type spotSchema struct{}
+
+func (spotSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("Whether the gang may stand on nodes that may be taken away at short notice.", spot.Never, spot.Prefer, spot.Only)
+}
+
 type deferralSchema struct{}
 
 func (deferralSchema) Schema(huma.Registry) *huma.Schema {
@@ -142,6 +149,7 @@ func NewSchemas(reg huma.Registry) *Schemas {
 	alias(reflect.TypeFor[api.Share](), reflect.TypeFor[shareSchema]())
 	alias(reflect.TypeFor[api.Topology](), reflect.TypeFor[topologySchema]())
 	alias(reflect.TypeFor[api.RegionRule](), reflect.TypeFor[regionSchema]())
+	alias(reflect.TypeFor[spot.Rule](), reflect.TypeFor[spotSchema]())
 	alias(reflect.TypeFor[api.Deferral](), reflect.TypeFor[deferralSchema]())
 	s := &Schemas{reg: reg}
 	s.Of(reflect.TypeFor[fault.Text]())

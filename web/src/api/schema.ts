@@ -4882,6 +4882,8 @@ export interface components {
             /** Format: int32 */
             number: number;
             rack?: string;
+            /** @description It may be taken away at short notice. */
+            spot?: boolean;
             /** @description Nominal: no machine of its own stands behind it. */
             virtual?: boolean;
             zone: string;
@@ -7658,6 +7660,11 @@ export interface components {
             split?: {
                 [key: string]: number;
             };
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /** @description It is never moved so that others find room. */
             stay?: boolean;
             /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */

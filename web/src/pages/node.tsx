@@ -59,6 +59,7 @@ function Ready({ name, node, live }: { name: string; node: Node; live: React.Rea
           </Group>
           <Text size="sm" c="dimmed" className="break">
             {[node.spec.zone, node.spec.rack && `${t("zones.rack")} ${node.spec.rack}`].filter(Boolean).join(" · ")}
+            {node.spec.spot && ` · ${t("node.spot")}`}
             {node.spec.virtual && ` · ${t("overview.virtual")}`}
           </Text>
         </Stack>

@@ -62,6 +62,7 @@ const blank: Form = {
   memory: "",
   priorityClass: "",
   zones: [],
+  spot: "",
   framework: "",
   inside: [],
   fromTask: "",
@@ -248,6 +249,20 @@ export function Fields({ form, change, faults, projects, existing, setExisting }
           value={f.zones}
           onChange={(v) => change({ zones: v })}
           error={at.zones}
+          disabled={lent}
+        />
+        <Select
+          label={t("create.spot")}
+          placeholder={t("create.spotAny")}
+          data={[
+            { value: "never", label: t("create.spotNever") },
+            { value: "prefer", label: t("create.spotPrefer") },
+            { value: "only", label: t("create.spotOnly") },
+          ]}
+          value={f.spot || null}
+          onChange={(v) => change({ spot: v ?? "" })}
+          error={at.spot}
+          clearable
           disabled={lent}
         />
         <TextInput
