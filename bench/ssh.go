@@ -214,23 +214,25 @@ func (b *sshBench) echo(ctx context.Context) (out sample, err error) {
 		return nil, err
 	}
 	defer s.Hang()
-	key := func(text string) error {
-		if err := s.Write(ctx, []byte(text)); err != nil {
-			return err
-		}
-		for {
+	seen := func(text string) error {
+		for got := []byte(nil); ; {
 			data, _, _, err := s.Receive(ctx)
-			if err != nil || bytes.Contains(data, []byte(text)) {
+			if got = append(got, data...); err != nil || bytes.Contains(got, []byte(text)) {
 				return err
 			}
 		}
 	}
-	// The kernel's own echo, not that of a shell which draws its line.
-	if err := s.Write(ctx, []byte("exec cat >/dev/null\n")); err != nil {
+	key := func(text string) error {
+		if err := s.Write(ctx, []byte(text)); err != nil {
+			return err
+		}
+		return seen(text)
+	}
+	// The kernel's own echo, not that of a shell which draws its line: the mark is put together by sh, right before it becomes cat.
+	if err := s.Write(ctx, []byte("exec sh -c 'stty sane; printf %s%s ready now; exec cat >/dev/null'\n")); err != nil {
 		return nil, err
 	}
-	time.Sleep(time.Second)
-	if err := key("="); err != nil {
+	if err := seen("readynow"); err != nil {
 		return nil, err
 	}
 	for i := range sshKeys {

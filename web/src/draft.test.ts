@@ -35,6 +35,7 @@ test("the form writes YAML and reads the same back", () => {
       { as: "variable", name: "HF_TOKEN", secret: "hub", key: "token", at: "spec.roles[0].env[0]" },
       { as: "file", name: "key.pem", secret: "hub", key: "pem", at: "spec.roles[0].secretFiles[0]" },
     ],
+    datasets: ["corpus", "faces@3"],
     displayName: 'GPT "大模型": <b>&amp;',
     command: "python train.py --lr '0.1' # not a comment",
     image: "registry.example.org:5000/team/train@sha256:0123",
@@ -76,6 +77,20 @@ spec:
   expect(next).toContain("# keep");
   expect(next).toContain("displayName: b");
   expect(next).not.toContain("resources");
+});
+
+test("datasets keep what the form does not know", () => {
+  const yaml =
+    "spec:\n  datasets:\n    - {name: corpus, path: /data/c} # keep\n    - {name: faces, version: 3}\n  roles: [{}]\n";
+  expect(toForm(yaml)?.datasets).toEqual(["corpus", "faces@3"]);
+  const next = withForm(yaml, { datasets: ["faces", "corpus@2", "new"] });
+  expect(parse(next).spec.datasets).toEqual([
+    { name: "faces" },
+    { name: "corpus", path: "/data/c", version: "2" },
+    { name: "new" },
+  ]);
+  expect(next).toContain("# keep");
+  expect(withForm(next, { datasets: [] })).not.toContain("datasets");
 });
 
 test("what is no manifest is left alone", () => {

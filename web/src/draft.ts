@@ -35,6 +35,8 @@ export interface Form {
   requirements: string;
   params: Param[];
   secrets: SecretUse[];
+  /** NAME or NAME@VERSION. */
+  datasets: string[];
   displayName: string;
   command: string;
   image: string;
@@ -76,6 +78,7 @@ const where: { [K in keyof Form]: readonly (string | number)[] } = {
   requirements: [...code, "requirements"],
   params: ["spec", "hyperParameters"],
   secrets: [...role, "env"],
+  datasets: ["spec", "datasets"],
   displayName: ["metadata", "displayName"],
   command: [...role, "command"],
   image: ["spec", "image"],
@@ -145,6 +148,7 @@ export function toForm(yaml: string): Form | undefined {
     requirements: text("requirements"),
     params: paramsOf(doc),
     secrets: secretsOf(at(role)),
+    datasets: datasetsOf(at(where.datasets)),
     displayName: text("displayName"),
     command: commandLine(at(where.command)),
     image: text("image"),
@@ -219,6 +223,14 @@ function secretsOf(role: unknown): SecretUse[] {
     ...variables.map((v) => ({ as: "variable" as const, ...v })),
     ...files.map((f) => ({ as: "file" as const, ...f })),
   ];
+}
+
+function datasetsOf(list: unknown): string[] {
+  return (Array.isArray(list) ? list : []).flatMap((e: unknown) => {
+    const { name, version } = (typeof e === "object" && e !== null ? e : {}) as Record<string, unknown>;
+    if (typeof name !== "string") return [];
+    return [typeof version === "string" || typeof version === "number" ? `${name}@${version}` : name];
+  });
 }
 
 /** The same work once more, to be changed first: the same code, the same everything. */
@@ -316,6 +328,8 @@ function edit(doc: Document, patch: Partial<Form>): string {
       setParams(doc, value as Param[]);
     } else if (key === "secrets") {
       setSecrets(doc, value as SecretUse[]);
+    } else if (key === "datasets") {
+      setDatasets(doc, value as string[]);
     } else if (key === "code") {
       const empty = { archive: { archive: "" }, git: { git: { url: "" } }, folder: { folder: "" } };
       if (value === "none") remove(doc, path);
@@ -375,6 +389,26 @@ function setSecrets(doc: Document, rows: readonly SecretUse[]): void {
     () => false,
     of("file").map(({ name, secret, key }) => ({ name, secret, key })),
   );
+}
+
+/** Puts datasets in this order; one that was there keeps its path and whatever else it says. */
+function setDatasets(doc: Document, rows: readonly string[]): void {
+  const old = doc.getIn(where.datasets);
+  const had = isSeq(old) ? old.items.filter((item) => isMap(item)) : [];
+  const items = rows.map((row) => {
+    const [name = "", version = ""] = row.split("@", 2);
+    const node = had.find((item) => item.get("name") === name) ?? (doc.createNode({ name }, { flow: true }) as YAMLMap);
+    if (version === "") node.delete("version");
+    else if (String(node.get("version")) !== version) node.set("version", version);
+    return node;
+  });
+  if (items.length === 0) {
+    remove(doc, where.datasets);
+    return;
+  }
+  if (!isSeq(old)) doc.setIn(where.datasets, doc.createNode([]));
+  const list = doc.getIn(where.datasets);
+  if (isSeq(list)) Object.assign(list, { items, flow: false });
 }
 
 /** Deletes a value and the maps it leaves empty. */

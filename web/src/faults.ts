@@ -29,6 +29,7 @@ const places: readonly [RegExp, keyof Form][] = [
   [/^spec\.priority(Class)?$/, "priorityClass"],
   [/^spec\.zones\.allow\b/, "zones"],
   [/^spec\.inside\b/, "inside"],
+  [/^spec\.datasets\b/, "datasets"],
   [/^spec\.checkpoint\.from\b/, "fromTask"],
 ];
 

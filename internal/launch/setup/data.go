@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -187,7 +188,9 @@ func (s *Supplies) holdFolder(ctx context.Context, ref mount.AssetRef) (*inside.
 		return nil, err
 	}
 	wall := s.at.choreWall()
-	wall.Folders = append(wall.Folders, inside.Folder{Path: folder.Path, Real: folder.Real, ReadOnly: true})
+	if !slices.ContainsFunc(wall.Folders, func(f inside.Folder) bool { return f.Path == folder.Path }) { // its code may lie there too
+		wall.Folders = append(wall.Folders, inside.Folder{Path: folder.Path, Real: folder.Real, ReadOnly: true})
+	}
 	o := chore.Order{Compare: &chore.Compare{Dir: folder.Path, Digest: ref.Digest}}
 	if err := s.serveData(ctx, ref.Digest, wall, o, nil); err != nil {
 		return nil, err

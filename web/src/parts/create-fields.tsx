@@ -9,6 +9,7 @@ import {
   Select,
   SimpleGrid,
   Stack,
+  TagsInput,
   Text,
   Textarea,
   TextInput,
@@ -17,6 +18,7 @@ import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { Schemas, Zone } from "../api/client";
 import { useNodes, useQueues, useZones } from "../api/queries";
+import { useDatasets } from "../api/shelf";
 import { type Form, shownCommand, within } from "../draft";
 import type { Faults } from "../faults";
 import { title } from "../format";
@@ -52,6 +54,7 @@ const blank: Form = {
   requirements: "",
   params: [],
   secrets: [],
+  datasets: [],
   displayName: "",
   command: "",
   image: "",
@@ -96,6 +99,7 @@ const bare = (framework: string) => (framework === "plain" ? "" : framework);
 export function Fields({ form, change, faults, projects, existing, setExisting }: Props) {
   const { t } = useTranslation();
   const zones = useZones();
+  const datasets = useDatasets();
   const nodes = useNodes();
   const types = useMemo(
     () => [...new Set((nodes.data?.items ?? []).flatMap((n) => (n.spec.devices ?? []).map((d) => d.type)))].sort(),
@@ -162,6 +166,23 @@ export function Fields({ form, change, faults, projects, existing, setExisting }
         maxRows={8}
         spellCheck={false}
         styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: 13 } }}
+      />
+      <TagsInput
+        label={t("create.datasets")}
+        description={t("create.datasetsHint")}
+        data={[
+          ...new Set(
+            (datasets.data ?? [])
+              .filter((d) => f.project === "" || d.metadata.project === f.project)
+              .map((d) => d.metadata.name ?? ""),
+          ),
+        ]}
+        value={f.datasets}
+        onChange={(list) => change({ datasets: list })}
+        error={at.datasets}
+        disabled={disabled}
+        maxTags={32}
+        maxLength={128}
       />
       <Params
         value={f.params}
