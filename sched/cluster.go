@@ -17,7 +17,7 @@ import (
 // one owner. Hold and Release are each other's inverse.
 type Cluster struct {
 	nodes map[uint32]*node
-	zones map[string]*zone
+	zones atlas
 	order []*zone // healthy first, then by name
 	hosts map[string]*host
 	holds map[string]*hold
@@ -76,7 +76,7 @@ type market struct {
 // NewCluster is an empty one.
 func NewCluster() *Cluster {
 	c := &Cluster{
-		nodes: map[uint32]*node{}, zones: map[string]*zone{}, hosts: map[string]*host{}, holds: map[string]*hold{},
+		nodes: map[uint32]*node{}, zones: atlas{}, hosts: map[string]*host{}, holds: map[string]*hold{},
 	}
 	c.known.begin(c)
 	return c

@@ -13,13 +13,16 @@ const DefaultBandwidth = 125_000_000
 // minMoving is how long moving takes before anybody waits to avoid it.
 const minMoving = time.Minute
 
+// atlas is the zones by name: how far they are from each other.
+type atlas map[string]*zone
+
 // bandwidth is what a link carries, in bytes a second: the lesser of what both ends say.
-func (c *Cluster) bandwidth(from, to string) int64 {
+func (a atlas) bandwidth(from, to string) int64 {
 	there, back := int64(0), int64(0)
-	if z, ok := c.zones[from]; ok {
+	if z, ok := a[from]; ok {
 		there = z.Bandwidth[to]
 	}
-	if z, ok := c.zones[to]; ok {
+	if z, ok := a[to]; ok {
 		back = z.Bandwidth[from]
 	}
 	switch {
@@ -33,7 +36,7 @@ func (c *Cluster) bandwidth(from, to string) int64 {
 
 // moving is how long it takes to bring what a gang reads to a zone: one thing after the other, each
 // from where the link is widest.
-func (c *Cluster) moving(w *Workload, zone string) time.Duration {
+func (a atlas) moving(w *Workload, zone string) time.Duration {
 	seconds := 0.0
 	for _, d := range w.Data {
 		if slices.Contains(d.Zones, zone) || d.Bytes <= 0 {
@@ -41,7 +44,7 @@ func (c *Cluster) moving(w *Workload, zone string) time.Duration {
 		}
 		widest := int64(0)
 		for _, from := range d.Zones {
-			widest = max(widest, c.bandwidth(from, zone))
+			widest = max(widest, a.bandwidth(from, zone))
 		}
 		if widest == 0 { // it lies nowhere that is known
 			widest = DefaultBandwidth
@@ -62,7 +65,7 @@ func (c *Cluster) movingTo(w *Workload, at Assignment) time.Duration {
 		for _, s := range slots {
 			if zone := c.nodes[s.Node].Zone; !seen[zone] {
 				seen[zone] = true
-				longest = max(longest, c.moving(w, zone))
+				longest = max(longest, c.zones.moving(w, zone))
 			}
 		}
 	}
@@ -134,7 +137,7 @@ func (t *turn) nearer(w *Workload, at Assignment, here time.Duration) (*Workload
 	near := *resized(w, at)
 	near.Allow, near.Deny = nil, nil
 	for _, z := range allowed(t.c, w) {
-		if t.c.moving(w, z.Name) < here {
+		if t.c.zones.moving(w, z.Name) < here {
 			near.Allow = append(near.Allow, z.Name)
 		}
 	}

@@ -145,12 +145,12 @@ func (l *lane) unpark() {
 }
 
 // best is the class to serve, and whether it goes first because it is overdue.
-func (q *Queues) best(l *lane) (c *class, urgent, ok bool) {
+func (l *lane) best(q *Queues) (c *class, urgent, ok bool) {
 	c, ok = l.shelf.Best()
 	if !ok {
 		return nil, false, false
 	}
-	if d, some := l.due.Best(); some && d.priority >= c.priority && q.goesFirst(l, d.entries.Top()) {
+	if d, some := l.due.Best(); some && d.priority >= c.priority && l.goesFirst(q, d.entries.Top()) {
 		return d.class, true, true
 	}
 	return c, false, true
@@ -158,8 +158,8 @@ func (q *Queues) best(l *lane) (c *class, urgent, ok bool) {
 
 // goesFirst says that an overdue workload goes before those that are not: the overdue have held no
 // more than their share, and hold no more of it now with those before it.
-func (q *Queues) goesFirst(l *lane, e *entry) bool {
-	share := q.overdueShare(l)
+func (l *lane) goesFirst(q *Queues, e *entry) bool {
+	share := l.overdueShare(q.longest)
 	if l.recent > share {
 		return false
 	}
@@ -178,8 +178,8 @@ func (q *Queues) goesFirst(l *lane, e *entry) bool {
 }
 
 // overdueShare is the share of what a queue holds that its overdue may have.
-func (q *Queues) overdueShare(l *lane) float64 {
-	longest := q.longest.Seconds()
+func (l *lane) overdueShare(longestWait time.Duration) float64 {
+	longest := longestWait.Seconds()
 	if longest <= 0 || l.overdueWork <= 0 {
 		return 1
 	}
@@ -188,12 +188,12 @@ func (q *Queues) overdueShare(l *lane) float64 {
 
 // keepsPlace says that no equal may take a run's place: it was overdue, and those have no more than
 // their share.
-func (q *Queues) keepsPlace(r *run) bool {
+func (r *run) keepsPlace(q *Queues) bool {
 	if !r.overdue {
 		return false
 	}
 	l := q.lane(r.Workload.Queue)
-	return l.recent <= q.overdueShare(l)
+	return l.recent <= l.overdueShare(q.longest)
 }
 
 // fade brings what the overdue held lately up to now.
@@ -208,9 +208,8 @@ func (l *lane) fade(now time.Time) {
 }
 
 // weigh counts what a run holds for its lane.
-func (q *Queues) weigh(r *run, sign int) {
-	l := q.lane(r.Workload.Queue)
-	l.fade(q.now)
+func (l *lane) weigh(r *run, sign int, now time.Time) {
+	l.fade(now)
 	l.held += sign * r.devices
 	if r.overdue {
 		l.heldDue += sign * r.devices
@@ -223,7 +222,7 @@ func (q *Queues) overdueEvidence(e *entry) []Evidence {
 		return nil
 	}
 	l := q.lane(e.w.Queue)
-	if q.goesFirst(l, e) {
+	if l.goesFirst(q, e) {
 		return []Evidence{{
 			Fact: "OverdueFirst", Text: api.T("hours it has waited: it is overdue and goes before all others of its priority in its queue", "小时：已超过最长等待时间，在本队列同优先级中最先调度"),
 			Count: int(q.now.Sub(e.since).Hours()),
@@ -231,6 +230,6 @@ func (q *Queues) overdueEvidence(e *entry) []Evidence {
 	}
 	return []Evidence{{
 		Fact: "OverdueShare", Text: api.T("percent of its queue's devices go to the overdue by age; there is more overdue work than the queue can do in time, so beyond that share it waits for its place in the order", "百分比：超期任务过多，只有这一份额的加速卡按等待时长分配，其余按正常次序"),
-		Count: int(100 * q.overdueShare(l)),
+		Count: int(100 * l.overdueShare(q.longest)),
 	}}
 }

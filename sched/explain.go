@@ -99,7 +99,7 @@ func (x *explainer) entry(w *Workload) *entry {
 		e.rung = waits.rung
 	}
 	e.class = &class{classKey: e.key(x.q, overdue)}
-	e.urgent = overdue && x.q.goesFirst(x.q.lane(w.Queue), e)
+	e.urgent = overdue && x.q.lane(w.Queue).goesFirst(x.q, e)
 	return e
 }
 

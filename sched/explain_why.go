@@ -123,7 +123,7 @@ func (x *explainer) soon(e *entry) Explanation {
 			Action:  Change{}.Text(),
 		}
 	}
-	if best, _, ok := x.q.best(x.q.lane(x.w.Queue)); ok && best.entries.Top() != e {
+	if best, _, ok := x.q.lane(x.w.Queue).best(x.q); ok && best.entries.Top() != e {
 		first := best.entries.Top().w
 		ex := Explanation{
 			Reason:   advice.ReasonBehind,

@@ -21,7 +21,7 @@ func dearer(zones []*zone, c *Cluster, w *Workload) map[*zone]int64 {
 	for i, z := range zones {
 		stays[i].Zone = z.Cost
 		for _, d := range w.Data {
-			stays[i].Far = max(stays[i].Far, c.nearest(z, d.Zones))
+			stays[i].Far = max(stays[i].Far, c.zones.nearest(z, d.Zones))
 		}
 	}
 	sums := cost.Premiums(stays, zones[0].part(w, 1), w.Preemptible, w.Weigh, c.market.now, c.market.now.Add(max(w.Expected, unknownStay)))
@@ -33,16 +33,14 @@ func dearer(zones []*zone, c *Cluster, w *Workload) map[*zone]int64 {
 }
 
 // nearest is the round trip to the nearest of some zones; none where none of them is known.
-func (c *Cluster) nearest(from *zone, names []string) (best time.Duration) {
-	some := false
+func (a atlas) nearest(from *zone, names []string) time.Duration {
+	best := time.Duration(-1)
 	for _, name := range names {
-		if z, ok := c.zones[name]; ok {
-			if far := latencyOf(from, z); !some || far < best {
-				best, some = far, true
-			}
+		if z, ok := a[name]; ok && (best < 0 || latencyOf(from, z) < best) {
+			best = latencyOf(from, z)
 		}
 	}
-	return best
+	return max(best, 0)
 }
 
 // differ says that some zones ask other prices than others, or burn more.

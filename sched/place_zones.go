@@ -76,7 +76,7 @@ func (s *search) groups(zones []*zone) [][]*zone {
 		if z.Degraded {
 			ill = 1
 		}
-		rank[z] = [4]int64{ill, int64(s.c.moving(s.w, z.Name)), int64(s.w.hours.rank(z.Name)), dear[z]}
+		rank[z] = [4]int64{ill, int64(s.c.zones.moving(s.w, z.Name)), int64(s.w.hours.rank(z.Name)), dear[z]}
 	}
 	slices.SortStableFunc(zones, func(a, b *zone) int {
 		x, y := rank[a], rank[b]

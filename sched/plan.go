@@ -136,7 +136,7 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 			break
 		}
 		l := q.lanes[name]
-		if cl, urgent, ok := q.best(l); ok {
+		if cl, urgent, ok := l.best(q); ok {
 			t.serve(l, cl, urgent)
 		}
 	}

@@ -181,7 +181,7 @@ func (e *entry) mayAsk(t *turn, r *run) EvictionReason {
 	switch {
 	case w.Priority > v.Priority:
 		return EvictPriority
-	case w.Priority < v.Priority || t.p.NoTurns || t.q.keepsPlace(r) && !(e.urgent && e.since.Before(r.since)) || r.evicted >= maxTurns || t.now.Sub(r.Since) < t.p.Quantum:
+	case w.Priority < v.Priority || t.p.NoTurns || r.keepsPlace(t.q) && !(e.urgent && e.since.Before(r.since)) || r.evicted >= maxTurns || t.now.Sub(r.Since) < t.p.Quantum:
 		return ""
 	case slices.Contains(r.hosts, w.ID):
 		return EvictKept

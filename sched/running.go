@@ -103,7 +103,7 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	q.runs = append(q.runs, r)
 	q.lane(w.Queue).enlist(r)
 	q.tree.Charge(now, w.Queue, r.need)
-	q.weigh(r, +1)
+	q.lane(r.Workload.Queue).weigh(r, +1, q.now)
 	if elastic(w) {
 		q.elastic++
 	}
@@ -151,7 +151,7 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs = q.runs[:last]
 	q.lane(r.Workload.Queue).strike(r)
 	q.tree.Refund(now, r.Workload.Queue, r.need)
-	q.weigh(r, -1)
+	q.lane(r.Workload.Queue).weigh(r, -1, q.now)
 	q.gone(r)
 	return r
 }

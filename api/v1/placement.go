@@ -82,7 +82,7 @@ func (l Lender) Key(project string) Key {
 
 // Eviction says why a gang must leave its place.
 type Eviction struct {
-	Reason  string     `json:"reason" doc:"Preempted, Drained, Moved or Restored."`
+	Reason  string     `json:"reason" doc:"Preempted, Drained, Moved, MakesRoom or Restored."`
 	Message fault.Text `json:"message"`
 	At      time.Time  `json:"at"`
 	// Grace is for a checkpoint; a task that sets stopGrace itself has that instead.

@@ -3859,7 +3859,7 @@ export interface components {
              */
             grace?: string;
             message: components["schemas"]["Text"];
-            /** @description Preempted, Drained, Moved or Restored. */
+            /** @description Preempted, Drained, Moved, MakesRoom or Restored. */
             reason: string;
             /** @description Where it goes on, already its own; absent: it waits for a place. */
             to?: components["schemas"]["RoleAssignment"][] | null;
