@@ -242,12 +242,14 @@ type LineageVersion struct {
 type LineageUse struct {
 	Kind  api.Kind  `json:"kind"`
 	Name  string    `json:"name"`
+	ID    string    `json:"id"`
 	Phase api.Phase `json:"phase,omitempty"`
 }
 
-// LineageMade is a version of a model whose task read a dataset.
+// LineageMade is a version of a model or a dataset whose task read another version.
 type LineageMade struct {
-	Model   string `json:"model"`
+	Model   string `json:"model,omitempty"`
+	Dataset string `json:"dataset,omitempty"`
 	Version int    `json:"version"`
 	Task    string `json:"task"`
 }

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli/clitest"
 )
 
 // submitted is the newest task that the server made.
-func submitted(t *testing.T, f *fake) *api.TrainingTask {
+func submitted(t *testing.T, f *clitest.Fake) *api.TrainingTask {
 	t.Helper()
-	list := f.objects[api.KindTrainingTask]
+	list := f.Objects[api.KindTrainingTask]
 	if len(list) == 0 {
 		t.Fatal("there is no task")
 	}
@@ -22,7 +23,7 @@ func submitted(t *testing.T, f *fake) *api.TrainingTask {
 
 // TestRunFromManifest: the manifest is the base, and only what flags say is changed.
 func TestRunFromManifest(t *testing.T) {
-	f := newFake(t)
+	f := clitest.New(t)
 	file := filepath.Join(t.TempDir(), "task.yaml")
 	if err := os.WriteFile(file, []byte(`kind: TrainingTask
 metadata: {displayName: 基线}
@@ -39,7 +40,7 @@ spec:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := f.fermi(t, "", "train", "run", "-d", "--no-code", "-f", file)
+	got := fermi(f, t, "", "train", "run", "-d", "--no-code", "-f", file)
 	if got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
@@ -48,7 +49,7 @@ spec:
 	if task.Spec.Framework != "pytorch-ddp" || task.Spec.Queue != "nlp" || role.Replicas != 4 || role.Resources.Accelerators.Count != 8 || !slices.Equal(role.Command, []string{"python", "train.py"}) {
 		t.Errorf("%+v", task.Spec)
 	}
-	got = f.fermi(t, "", "train", "run", "-d", "--no-code", "-f", file, "--replicas", "2", "--hp", "lr=0.2", "--env", "B=3", "--framework", "plain", "--name", "mine", "--", "python", "other.py", "--x")
+	got = fermi(f, t, "", "train", "run", "-d", "--no-code", "-f", file, "--replicas", "2", "--hp", "lr=0.2", "--env", "B=3", "--framework", "plain", "--name", "mine", "--", "python", "other.py", "--x")
 	if got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
@@ -58,22 +59,22 @@ spec:
 		len(role.Env) != 2 || role.Env[1].Value != "3" || !slices.Equal(append(role.Command, role.Args...), []string{"python", "other.py", "--x"}) {
 		t.Errorf("%+v %+v", task.Meta, task.Spec)
 	}
-	if got := f.fermi(t, "", "train", "run"); got.code != 2 || !strings.Contains(got.err, "Missing: -- COMMAND") {
+	if got := fermi(f, t, "", "train", "run"); got.code != 2 || !strings.Contains(got.err, "Missing: -- COMMAND") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // TestRerun: the same work again, with what the flags change, whatever became of the first.
 func TestRerun(t *testing.T) {
-	f := newFake(t)
+	f := clitest.New(t)
 	old := &api.TrainingTask{
 		Meta: api.Meta{Name: "old", ID: "task-old", DisplayName: "旧任务", Project: "default"},
 		Spec: api.TrainingTaskSpec{Stop: true, Code: &api.Code{Archive: "sha256:" + strings.Repeat("a", 64)}, HyperParameters: map[string]any{"lr": 0.1},
 			Roles: []api.Role{{Name: "worker", Replicas: 2, Command: []string{"python", "a.py"}}}},
 		Status: api.TrainingTaskStatus{Phase: api.PhaseFailed},
 	}
-	f.add(old)
-	if got := f.fermi(t, "", "train", "rerun", "task/old", "-d", "--hp", "lr=0.5", "--gpus", "1"); got.code != 0 {
+	f.Add(old)
+	if got := fermi(f, t, "", "train", "rerun", "task/old", "-d", "--hp", "lr=0.5", "--gpus", "1"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	task := submitted(t, f)
@@ -85,7 +86,7 @@ func TestRerun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.py"), []byte("pass\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.fermi(t, "", "train", "rerun", "old", "-d", "--code", dir, "--", "python", "b.py"); got.code != 0 {
+	if got := fermi(f, t, "", "train", "rerun", "old", "-d", "--code", dir, "--", "python", "b.py"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	if task := submitted(t, f); task.Spec.Code.Archive == old.Spec.Code.Archive || task.Spec.Roles[0].Args[0] != "b.py" {
@@ -95,16 +96,16 @@ func TestRerun(t *testing.T) {
 
 // TestAllMistakesAtOnce: what can't be read and what contradicts itself is said together, in the words of the command line.
 func TestAllMistakesAtOnce(t *testing.T) {
-	f := newFake(t)
-	got := f.fermi(t, "", "train", "run", "--cpu", "lots", "--env", "X", "--replicas", "0", "--timeout", "soon", "--code", ".", "--no-code", "--gpus", "200", "--priority", "20000", "--", "a")
+	f := clitest.New(t)
+	got := fermi(f, t, "", "train", "run", "--cpu", "lots", "--env", "X", "--replicas", "0", "--timeout", "soon", "--code", ".", "--no-code", "--gpus", "200", "--priority", "20000", "--", "a")
 	for _, part := range []string{"7 mistakes", "--cpu: ", "--env: ", "--replicas: ", "--timeout: ", "--no-code: ", "--gpus: ", "--priority: "} {
 		if got.code != 2 || !strings.Contains(got.err, part) {
 			t.Errorf("no %q in %+v", part, got)
 		}
 	}
-	if len(f.objects[api.KindTrainingTask]) != 0 {
+	if len(f.Objects[api.KindTrainingTask]) != 0 {
 		t.Error("a task was made")
 	}
-	got = f.fermi(t, "", "train", "run", "--no-code", "--gpus", "200", "--", "a")
+	got = fermi(f, t, "", "train", "run", "--no-code", "--gpus", "200", "--", "a")
 	check(t, got, result{code: 2, err: "error: --gpus: 200 is out of range: 0 to 64 are allowed.\n"})
 }

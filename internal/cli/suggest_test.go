@@ -3,11 +3,13 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/fermi-cluster/fermi/internal/cli/clitest"
 )
 
 // TestSuggestions: what people know from elsewhere leads to what it is called here.
 func TestSuggestions(t *testing.T) {
-	f := newFake(t)
+	f := clitest.New(t)
 	for line, want := range map[string]string{
 		"gpu":                               "fermi node list, fermi top",
 		"run python train.py --lr 0.1":      "fermi train run -- python train.py …",
@@ -33,7 +35,7 @@ func TestSuggestions(t *testing.T) {
 		"train run --namespace x -- python": "--project? All are in `fermi train run --help`.",
 		"apply --file x":                    "--filename? All are in `fermi apply --help`.",
 	} {
-		got := f.fermi(t, "", strings.Fields(line)...)
+		got := fermi(f, t, "", strings.Fields(line)...)
 		if !strings.HasSuffix(strings.TrimSuffix(want, "."), "help`") {
 			want += "?"
 		}
@@ -41,10 +43,10 @@ func TestSuggestions(t *testing.T) {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
-	if got := f.fermi(t, "", "train", "run", "--zzzzzz", "--", "a"); got.err != "error: `fermi train run` has no flag --zzzzzz.\n  hint: See `fermi train run --help`.\n" {
+	if got := fermi(f, t, "", "train", "run", "--zzzzzz", "--", "a"); got.err != "error: `fermi train run` has no flag --zzzzzz.\n  hint: See `fermi train run --help`.\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := f.fermi(t, "", "--lang", "zh", "gpu"); got.err != "错误：`fermi` 中没有命令 \"gpu\"。\n  提示：是否想输入：fermi node list, fermi top？\n" {
+	if got := fermi(f, t, "", "--lang", "zh", "gpu"); got.err != "错误：`fermi` 中没有命令 \"gpu\"。\n  提示：是否想输入：fermi node list, fermi top？\n" {
 		t.Errorf("%+v", got)
 	}
 }

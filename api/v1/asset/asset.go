@@ -126,6 +126,7 @@ type Origin struct {
 	TaskID     string      `json:"taskId,omitempty"`
 	Checkpoint int64       `json:"checkpoint,omitempty" doc:"Step of the task's checkpoint that it is."`
 	Datasets   []VersionAt `json:"datasets,omitempty" doc:"What that task read."`
+	Models     []VersionAt `json:"models,omitempty" doc:"Likewise: what it began from, or answered with."`
 	Imported   *Source     `json:"imported,omitempty" doc:"Where the bytes were read from, once."`
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/lock"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -29,8 +30,8 @@ func (u *unlocking) open(cmd *cobra.Command, path string) (*os.File, io.Reader, 
 	if err != nil {
 		return nil, nil, fault.New(fault.NotFound, "NoSuchFile", fault.T("Can't read %s.", "无法读取 %s。", path)).Because(err)
 	}
-	body, err := cli.Unlock(f, u.identity, func() (string, error) {
-		return cli.Passphrase(cmd.InOrStdin(), cmd.ErrOrStderr(), u.passphrase, false, cli.Language(cmd))
+	body, err := lock.Unlock(f, u.identity, func() (string, error) {
+		return lock.Passphrase(cmd.InOrStdin(), cmd.ErrOrStderr(), u.passphrase, false, cli.Language(cmd))
 	})
 	if err != nil {
 		f.Close()

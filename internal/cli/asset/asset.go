@@ -25,7 +25,7 @@ import (
 func Add(root *cobra.Command) {
 	data := verbs{asset.DatasetKind, "data"}.command([]string{"dataset", "datasets"}, "Datasets: versions of data that tasks read", "数据集：任务读取的数据版本")
 	model := verbs{asset.ModelKind, "model"}.command([]string{"models"}, "Models: versions that tasks make and services load", "模型：任务产出、服务加载的版本")
-	model.AddCommand(alias(), stage())
+	model.AddCommand(alias(), stage(), optimize())
 	root.AddCommand(data, model)
 }
 
@@ -304,7 +304,10 @@ func (v verbs) show() *cobra.Command {
 			line("From", "来源", from(x))
 			if o := x.Spec.Origin; o != nil {
 				for _, d := range o.Datasets {
-					line("Trained on", "训练数据", fmt.Sprintf("%s@%d", d.Name, d.Version))
+					line("Made from", "来源数据", fmt.Sprintf("%s@%d", d.Name, d.Version))
+				}
+				for _, m := range o.Models {
+					line("Made with", "来源模型", fmt.Sprintf("%s@%d", m.Name, m.Version))
 				}
 			}
 			line("Manifest", "清单", x.Spec.Manifest)
@@ -336,7 +339,7 @@ func (w *where) lines(ctx context.Context, x *asset.AssetVersion, line func(en, 
 			line("Used by", "使用者", fmt.Sprintf("%s %s %s", api.MustInfo(u.Kind).Singular, u.Name, u.Phase))
 		}
 		for _, m := range v.Models {
-			line("Went into", "产出模型", fmt.Sprintf("%s@%d (%s)", m.Model, m.Version, m.Task))
+			line("Went into", "产出", fmt.Sprintf("%s@%d (%s)", m.Model+m.Dataset, m.Version, m.Task)) // it is the one or the other
 		}
 	}
 	return nil

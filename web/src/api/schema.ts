@@ -2987,6 +2987,16 @@ export interface components {
             /** Format: date-time */
             warnedAt?: string;
         };
+        Adapter: {
+            /** @description A file or folder of the version; all of it when absent, of engine sample model.json. */
+            file?: string;
+            /** @description A model of the project: its version is mounted read-only at /models/adapters/NAME. */
+            model: string;
+            /** @description What questions call it: the model SERVICE:NAME. */
+            name: string;
+            /** @description A number, an alias or a stage; latest when absent. The number that it means then is written here when the service is made or changed. */
+            version?: string;
+        };
         Address: {
             name?: string;
             /** @description For programs that send a token: Authorization: Bearer. */
@@ -4556,12 +4566,14 @@ export interface components {
             versions: components["schemas"]["LineageVersion"][] | null;
         };
         LineageMade: {
-            model: string;
+            dataset?: string;
+            model?: string;
             task: string;
             /** Format: int64 */
             version: number;
         };
         LineageUse: {
+            id: string;
             kind: string;
             name: string;
             /**
@@ -4573,7 +4585,7 @@ export interface components {
         LineageVersion: {
             /** Format: date-time */
             at: string;
-            /** @description Versions of models that tasks made which read it. */
+            /** @description Versions of models and datasets that tasks made which read it. */
             models?: components["schemas"]["LineageMade"][] | null;
             /** Format: int64 */
             number: number;
@@ -4637,7 +4649,7 @@ export interface components {
         };
         Made: {
             message?: components["schemas"]["Text"];
-            /** @description Of the model. */
+            /** @description Of the model or dataset. */
             name?: string;
             /** @description Machine-readable: why no version was made. */
             reason?: string;
@@ -4922,6 +4934,8 @@ export interface components {
             datasets?: components["schemas"]["VersionAt"][] | null;
             /** @description Where the bytes were read from, once. */
             imported?: components["schemas"]["Source"];
+            /** @description Likewise: what it began from, or answered with. */
+            models?: components["schemas"]["VersionAt"][] | null;
             /** @description Name of the task that made it. */
             task?: string;
             taskId?: string;
@@ -4982,11 +4996,11 @@ export interface components {
             };
         };
         Output: {
-            /** @description An alias that shall mean the new version, such as candidate. */
+            /** @description Of a model: an alias that shall mean the new version, such as candidate. */
             alias?: string;
-            /** @description Name of the model; it is made where there is none. */
+            /** @description Name of the model or dataset; it is made where there is none. */
             name: string;
-            /** @description A file or folder in $FERMI_OUTPUT of the first replica; all of it when absent. */
+            /** @description A file or folder in $FERMI_OUTPUT, of a model of the first replica; all of it when absent. */
             path?: string;
         };
         OutputFile: {
@@ -4998,6 +5012,8 @@ export interface components {
             size: number;
         };
         Outputs: {
+            /** @description A version of this dataset is made of the outputs of all replicas when the task completes. */
+            dataset?: components["schemas"]["Output"];
             /**
              * @description How long outputs and logs are kept after the end; for ever when absent.
              * @example 1h30m
@@ -5478,14 +5494,18 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description 100000 when absent.
+             * @description How many may wait; beyond it a submit is answered 429. 100000 when absent.
              */
             maxPending?: number;
             /** @description The queue this one is a part of; none when absent. */
             parent?: string;
             paused?: boolean;
-            /** @description Projects that may use it beside those whose spec.queue it is; * is every project. */
+            /** @description What counts between zones that have room, for its tasks that say nothing themselves; the price alone when absent. */
+            prefer?: components["schemas"]["Weights"];
+            /** @description Projects that may use it beside those whose spec.queue it is; * is every project. Its parent and children say their own. */
             projects?: string[] | null;
+            /** @description None of its tasks is moved so that others find room. */
+            stay?: boolean;
             /**
              * Format: int64
              * @description Share of what is left among its siblings; 1 when absent.
@@ -5493,10 +5513,26 @@ export interface components {
             weight?: number;
         };
         QueueStatus: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Work of all kinds that waits for a place.
+             */
             pending?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The training tasks among what waits.
+             */
+            pendingTasks?: number;
+            /**
+             * Format: int64
+             * @description Work of all kinds that has one.
+             */
             running?: number;
+            /**
+             * Format: int64
+             * @description The training tasks among what runs.
+             */
+            runningTasks?: number;
         };
         RackLoss: {
             /**
@@ -5814,6 +5850,18 @@ export interface components {
             /** @description Created, Running, Exited or Done. */
             state: string;
             zone?: string;
+        };
+        RequestBatch: {
+            /**
+             * Format: int64
+             * @description Rows that are asked together at most.
+             */
+            size: number;
+            /**
+             * @description How long the first question waits for others; 5ms when absent.
+             * @example 1h30m
+             */
+            wait?: string;
         };
         RequestLog: {
             /** @description With the first 2 KiB of what is asked, where what looks like a secret, a mail address or a long number is left out. */
@@ -6308,6 +6356,8 @@ export interface components {
             spec: components["schemas"]["ServiceEndpointsSpec"];
         };
         ServiceEndpointsSpec: {
+            /** @description Names of what its model answers with beside itself: NAME:ADAPTER. */
+            adapters?: string[] | null;
             gateway?: components["schemas"]["ServiceGateway"];
             /** Format: int64 */
             maxConcurrency?: number;
@@ -6339,6 +6389,8 @@ export interface components {
              * @enum {string}
              */
             affinity?: "none" | "prefix";
+            /** @description Questions that come at nearly the same time are asked as one, where they fit; only for engines that answer many rows sooner than one after the other. Never when absent. */
+            batch?: components["schemas"]["RequestBatch"];
             /** @description Answers are kept and given again for the same question; only for services whose answers depend on nothing else. */
             cache?: components["schemas"]["ResponseCache"];
             /**
@@ -6449,6 +6501,22 @@ export interface components {
             number: number;
             template: components["schemas"]["ServiceTemplate"];
         };
+        ServiceRole: {
+            /** @description The template's when absent. */
+            args?: string[] | null;
+            /** @description The template's, or its engine's, when absent. */
+            command?: string[] | null;
+            /** @description Beside the template's. */
+            env?: components["schemas"]["EnvVar"][] | null;
+            /**
+             * Format: int64
+             * @description Each has a place of its own; 1 when absent.
+             */
+            members?: number;
+            name: string;
+            /** @description Of each member; the template's when absent. */
+            resources?: components["schemas"]["Resources"];
+        };
         ServiceSpec: {
             /** @description As many replicas as are needed; absent: as many as spec.replicas says. */
             autoscale?: components["schemas"]["ServiceAutoscale"];
@@ -6540,6 +6608,8 @@ export interface components {
             url?: string;
         };
         ServiceTemplate: {
+            /** @description Small models (LoRA) on top of the model, each addressed as NAME:ADAPTER. */
+            adapters?: components["schemas"]["Adapter"][] | null;
             args?: string[] | null;
             code?: components["schemas"]["Code"];
             /** @description For engine custom: it listens on $PORT, on all addresses. For other engines but sample: the program that is run instead of the usual one, such as /opt/vllm/bin/vllm serve. */
@@ -6570,6 +6640,8 @@ export interface components {
             port?: number;
             /** @description Of each replica. */
             resources?: components["schemas"]["Resources"];
+            /** @description Where one machine is not enough for a replica: the members of its gang, which are placed, started and started again together. The first member of the first role leads: it answers. */
+            roles?: components["schemas"]["ServiceRole"][] | null;
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /**
@@ -7196,6 +7268,8 @@ export interface components {
         TrainingTaskStatus: {
             /** Format: int64 */
             attempt?: number;
+            /** @description The version of a dataset that was made of its outputs. */
+            dataset?: components["schemas"]["Made"];
             /** Format: int64 */
             exitCode?: number;
             failure?: components["schemas"]["ReplicaFailure"];
@@ -7482,6 +7556,23 @@ export interface components {
             /** @description Nothing can be written there from this environment. */
             readOnly?: boolean;
         };
+        Weights: {
+            /**
+             * Format: int64
+             * @description Of the CO₂ of the whole stay; counts where all the zones have a carbon figure.
+             */
+            carbon?: number;
+            /**
+             * Format: int64
+             * @description Of the time lost to the round trip: to the nearest zone that has the task's data, or between its zones where it is cut over several.
+             */
+            latency?: number;
+            /**
+             * Format: int64
+             * @description Of the money for the whole stay.
+             */
+            price?: number;
+        };
         Zone: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["ZoneSpec"];
@@ -7552,6 +7643,8 @@ export interface components {
              * @example 1h30m
              */
             maxLatency?: string;
+            /** @description What counts between zones that have room; as the queue says when absent, else the price alone. */
+            prefer?: components["schemas"]["Weights"];
             /**
              * @description prefer (when absent) or require: zones of one region only.
              * @enum {string}
@@ -7566,6 +7659,8 @@ export interface components {
              * @enum {string}
              */
             spot?: "never" | "prefer" | "only";
+            /** @description It is never moved so that others find room. */
+            stay?: boolean;
             /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */
             surviveZoneLoss?: boolean;
         };

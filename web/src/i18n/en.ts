@@ -616,7 +616,7 @@ export const en: Catalogue = {
   "env.home": "Home limit",
   "env.storage": "Home limit (GiB)",
   "env.storageHint": "Beyond it the environment is stopped.",
-  "env.storageNone": "no limit",
+  "env.storageNone": "50Gi",
   "env.zoneHint": "Its home stays in this zone.",
   "env.commandHint":
     "Started with the environment by sh -c; the environment ends with it. Nothing: it runs until it is stopped.",

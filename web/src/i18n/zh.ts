@@ -590,7 +590,7 @@ export const zh = {
   "env.home": "主目录上限",
   "env.storage": "主目录上限（GiB）",
   "env.storageHint": "超过上限时环境会停止。",
-  "env.storageNone": "不限",
+  "env.storageNone": "50Gi",
   "env.zoneHint": "主目录留在该可用区。",
   "env.commandHint": "随环境启动，由 sh -c 执行；命令结束时环境也结束。不填则一直运行，直到停止。",
   "env.restarts": "失败后重启次数",
