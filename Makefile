@@ -165,8 +165,8 @@ e2e-engines: build ## real inference engines on CPUs with real weights (installe
 	@scripts/engines.sh $(abspath $(CACHE))/engines
 	@FERMI_ENGINES=$(abspath $(CACHE))/engines scripts/suite.sh e2e-engines go test -v -count=1 -timeout 15m -run 'TestEngines|TestOptimize' ./test/serve
 
-e2e-data: build ## datasets and models as members use them: uploads and servers killed in FERMI_DATA_ROUNDS (10) rounds, other members, bad input
-	@scripts/suite.sh e2e-data go test -v -count=1 -timeout 20m ./test/data
+e2e-data: build $(VERSITYGW) ## datasets and models as members use them: uploads and servers killed in FERMI_DATA_ROUNDS (10) rounds, folders of the machine, a real S3 server, other members, bad input
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-data go test -v -count=1 -timeout 20m ./test/data
 
 e2e-workbench: build ## development environments as ordinary members: shells, homes, a killed server, other users, SSH with OpenSSH's client, ports, JupyterLab (installed under .cache), VS Code (installed in /opt/fermi/tools), repositories, volumes (root)
 	@scripts/install-deps.sh ssh:openssh-client

@@ -43,6 +43,7 @@ func whole() map[Kind]Object {
 		return m
 	}
 	text := fault.T("A sentence.", "一句话。")
+	lies := &mount.Source{Folder: "pool", S3: &mount.S3Source{Endpoint: "https://s3.example.org", Region: "us-east-1", Bucket: "photos", Prefix: "faces", Secret: "store"}}
 	return map[Kind]Object{
 		KindTrainingTask: &TrainingTask{
 			Meta: meta(MustInfo(KindTrainingTask), "GPT大模型分布式训练"),
@@ -70,7 +71,7 @@ func whole() map[Kind]Object {
 					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40, true}, true, true, "ckpt", "auto",
 				},
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
-				Image:    "image", Datasets: []AssetRef{{Name: "corpus", Version: "v1", Path: "data", Settled: mount.Settled{Digest: "00", Size: 9}}}, Models: []AssetRef{{Name: "base", Version: "v2", Path: "model", Settled: mount.Settled{Digest: "01", Size: 8}}},
+				Image:    "image", Datasets: []AssetRef{{Name: "corpus", Version: "v1", Path: "data", Settled: mount.Settled{Digest: "00", Size: 9, Source: lies}}}, Models: []AssetRef{{Name: "base", Version: "v2", Path: "model", Settled: mount.Settled{Digest: "01", Size: 8, Source: lies}}},
 				Outputs: &Outputs{mount.Leaves{Model: &mount.Output{Name: "model", Path: "final", Alias: "candidate"}, Dataset: &mount.Output{Name: "answers", Path: "answers", Alias: "none"}}, "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Restore: &Rewind{"0000000000000000002-0000000000000000040", 40, 1, 2, at}, Preflight: PreflightWarn, Stragglers: StragglersReplace,
 				Inside: []string{"env-1", "env-2"},
 			},

@@ -62,6 +62,7 @@ var table = []row{
 	{"3 blob, a failing disk for tests", []string{"internal/blob/folder/faultfs"}, join(foundation, vocabulary, []string{"internal/blob", "internal/blob/folder"})},
 	{"3 blob, a server for tests", []string{"internal/blob/s3/s3test"}, join(foundation, vocabulary, []string{"internal/blob", "internal/blob/s3"})},
 	{"3 blob, adapters and what stands on the port", []string{"internal/blob/..."}, join(foundation, vocabulary, []string{"internal/blob"})},
+	{"3 buckets that people name", []string{"internal/bucket"}, join(foundation, vocabulary)},
 	{"3 engine", []string{"internal/engine"}, join(foundation, vocabulary)},
 	{"3 engine, records", []string{"internal/engine/record"}, join(foundation, vocabulary, []string{"internal/engine"})},
 	{"3 engine, the machine's groups", []string{"internal/engine/cgroup", "internal/engine/disk"}, join(foundation, vocabulary)},
@@ -108,7 +109,7 @@ var table = []row{
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/bucket", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 assets", []string{"internal/asset"}, below4},
@@ -120,7 +121,7 @@ var table = []row{
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh", "internal/sftpserver", "internal/sshrelay"}, foundation},
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
-	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/sample", "internal/cli/..."})},
+	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/bucket", "internal/sample", "internal/cli/..."})},
 	// The rooms of the server, from the lowest up: each may know those above it in this list, and none knows the server.
 	{"5 server, refusals", []string{"internal/server/refuse"}, join(foundation, vocabulary)},
 	{"5 server, limits", []string{"internal/server/limit"}, foundation},
@@ -184,7 +185,7 @@ var technology = []struct {
 	{"database/sql", []string{"internal/history/..."}},
 	{"modernc.org/", []string{"internal/history/sqlstore"}},
 	{"github.com/jackc/", []string{"internal/history/pgstore/..."}},
-	{"github.com/aws/", []string{"internal/blob/s3"}},
+	{"github.com/aws/", []string{"internal/blob/s3", "internal/bucket"}},
 	{"github.com/vishvananda/", []string{"internal/engine/network", "test/..."}},
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},

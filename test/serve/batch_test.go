@@ -179,14 +179,14 @@ func (w *world) task(name string) string {
 // one that is taken away is not answered any more.
 func TestAdaptersServe(t *testing.T) {
 	w := newWorld(t)
-	for i, steps := range []string{"20", "200", "400"} {
+	for i, steps := range []string{"5", "60", "300"} {
 		name := fmt.Sprintf("spiral-%d", i)
 		w.fermi("train", "run", "--name", name, "--no-code", "--output-model", name+":model.json", "--", "fermi", "sample", "train", "--steps", steps, "--seed", fmt.Sprint(i+1))
 		w.modelThere(name + "@1")
 	}
 	w.fermi("service", "create", "arms", "--engine", "sample", "--model", "spiral-0", "--adapter", "second=spiral-1", "--adapter", "third=spiral-2@1")
 	chat := func(model string) (int, string) {
-		status, body, err := ask(t.Context(), http.MethodPost, w.gateway+"/v1/chat/completions", w.key, strings.NewReader(`{"model": "`+model+`", "messages": [{"role": "user", "content": "1.5 -0.5"}]}`))
+		status, body, err := ask(t.Context(), http.MethodPost, w.gateway+"/v1/chat/completions", w.key, strings.NewReader(`{"model": "`+model+`", "messages": [{"role": "user", "content": "0.3 -0.2"}]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestAdaptersServe(t *testing.T) {
 	if status, text := chat("arms:second"); status != 200 {
 		t.Errorf("the other one: %d %s", status, text)
 	}
-	if w.fermi("model", "show", "spiral-1"); strings.Contains(w.fermi("model", "show", "spiral-2"), "arms") {
-		t.Error("a service that took an adapter away still uses it")
+	if !strings.Contains(w.fermi("model", "show", "spiral-1"), "arms") || strings.Contains(w.fermi("model", "show", "spiral-2"), "arms") {
+		t.Error("the service uses other versions than its adapters")
 	}
 }

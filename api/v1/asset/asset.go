@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 )
 
 // The kinds' names.
@@ -106,19 +107,10 @@ type VersionSpec struct {
 }
 
 // Source is where the bytes of a version by reference lie.
-type Source struct {
-	Folder string    `json:"folder,omitempty" doc:"NAME/path in a folder of the machines that the project was granted."`
-	S3     *S3Source `json:"s3,omitempty"`
-}
+type Source = mount.Source
 
 // S3Source is a prefix of a bucket.
-type S3Source struct {
-	Endpoint string `json:"endpoint,omitempty" maxLength:"512" doc:"URL of the server; AWS's own when absent."`
-	Region   string `json:"region,omitempty" maxLength:"64" doc:"us-east-1 when absent."`
-	Bucket   string `json:"bucket" maxLength:"63"`
-	Prefix   string `json:"prefix,omitempty" maxLength:"512" doc:"All of the bucket when absent."`
-	Secret   string `json:"secret" doc:"A secret of type s3 of the project."`
-}
+type S3Source = mount.S3Source
 
 // Origin is what a version was made from.
 type Origin struct {

@@ -40,7 +40,7 @@ func (v verbs) command(aliases []string, en, zh string) *cobra.Command {
 		Use: v.word, Aliases: aliases, Short: cli.Both(en, zh), GroupID: cli.GroupWork,
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(v.create(), v.upload(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.download(), v.remove())
+	c.AddCommand(v.create(), v.upload(), v.bring(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.download(), v.remove())
 	return c
 }
 
@@ -147,9 +147,12 @@ func (w *where) upload(ctx context.Context, name, at, message string, metadata m
 		return nil, err
 	}
 	defer found.Close()
-	if n := len(found.Skipped); n > 0 {
-		w.Say("%d links and special files are left out, such as %s", "已跳过 %d 个链接或特殊文件，例如 %s", n, found.Skipped[0])
-	}
+	return w.send(ctx, name, found, client.VersionWish{Message: message, Metadata: metadata})
+}
+
+// send sends what is new of what was found, and makes the version.
+func (w *where) send(ctx context.Context, name string, found *carry.Found, wish client.VersionWish) (*asset.AssetVersion, error) {
+	w.skipped(found)
 	to := w.of(name)
 	var p carry.Progress
 	defer w.watch(&p)()
@@ -166,7 +169,8 @@ func (w *where) upload(ctx context.Context, name, at, message string, metadata m
 		if err := carry.Rest(ctx, to, found, m, begun.Missing, &p); err != nil {
 			return nil, err
 		}
-		made, err := to.Commit(ctx, begun.Upload, message, metadata)
+		wish.Upload = begun.Upload
+		made, err := to.Commit(ctx, wish)
 		if fault.ReasonOf(err) == "ChunksMissing" && tries < 3 {
 			continue
 		}
@@ -174,6 +178,12 @@ func (w *where) upload(ctx context.Context, name, at, message string, metadata m
 			w.Say("%d files, %s; %s in %d chunks were sent", "%d 个文件，共 %s；已发送 %s（%d 个数据块）", len(m.Files), api.Bytes(m.Size()), api.Bytes(p.Sent.Load()), p.Chunks.Load())
 		}
 		return made, err
+	}
+}
+
+func (w *where) skipped(found *carry.Found) {
+	if n := len(found.Skipped); n > 0 {
+		w.Say("%d links and special files are left out, such as %s", "已跳过 %d 个链接或特殊文件，例如 %s", n, found.Skipped[0])
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 	firstWait = 200 * time.Millisecond
 )
 
+// ownBinary is this very program, whatever PATH says and wherever its file is seen from here.
+const ownBinary = "/proc/self/exe"
+
 // engine is what answers: a process beside this one.
 type engine struct {
 	at   string // host:port
@@ -38,12 +41,11 @@ func start(ctx context.Context, command []string, limit time.Duration, out io.Wr
 	if err != nil {
 		return nil, err
 	}
-	if command[0] == "fermi" { // ourselves, whatever PATH says
-		if command[0], err = os.Executable(); err != nil {
-			return nil, err
-		}
+	program := command[0]
+	if program == "fermi" {
+		program = ownBinary
 	}
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd := exec.CommandContext(ctx, program, command[1:]...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

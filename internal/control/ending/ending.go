@@ -104,4 +104,3 @@ func lostText(who, node, cause string) fault.Text {
 	}
 	return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who) // for the cause that follows
 }
-

@@ -3080,6 +3080,8 @@ export interface components {
              * @description Likewise: bytes of all its files.
              */
             size?: number;
+            /** @description Likewise: where its bytes lie, of a version by reference. */
+            source?: components["schemas"]["Source"];
             /** @description A number; latest when absent; of a model also an alias or a stage. What it means is settled when the work is submitted. */
             version?: string;
         };
@@ -6105,11 +6107,11 @@ export interface components {
         };
         S3Source: {
             bucket: string;
-            /** @description URL of the server; AWS's own when absent. */
+            /** @description URL of the server; that of the secret when absent, AWS's own where that has none. */
             endpoint?: string;
             /** @description All of the bucket when absent. */
             prefix?: string;
-            /** @description us-east-1 when absent. */
+            /** @description That of the secret when absent, us-east-1 where that has none. */
             region?: string;
             /** @description A secret of type s3 of the project. */
             secret: string;
@@ -6773,7 +6775,7 @@ export interface components {
             value?: components["schemas"]["Text"];
         };
         Source: {
-            /** @description NAME/path in a folder of the machines that the project was granted. */
+            /** @description A folder of the machines that the project was granted, by its name; of an import also NAME/path in one. */
             folder?: string;
             s3?: components["schemas"]["S3Source"];
         };
@@ -7534,10 +7536,14 @@ export interface components {
             source?: components["schemas"]["Source"];
         };
         VersionWish: {
+            /** @description Where the bytes of the upload were read from, for people to know. */
+            imported?: components["schemas"]["Source"];
             message?: string;
             metadata?: {
                 [key: string]: string;
             };
+            /** @description Of a dataset by reference: where the bytes of the list lie. The list was sent with reference=true. */
+            source?: components["schemas"]["Source"];
             /** @description What the upload answered. */
             upload: string;
         };
@@ -8546,6 +8552,8 @@ export interface operations {
     beginDatasetUpload: {
         parameters: {
             query?: {
+                /** @description The list is of files that lie elsewhere and stay there. */
+                reference?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
             };
@@ -12254,6 +12262,8 @@ export interface operations {
     beginModelUpload: {
         parameters: {
             query?: {
+                /** @description The list is of files that lie elsewhere and stay there. */
+                reference?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
             };
