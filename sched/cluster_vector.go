@@ -1,8 +1,6 @@
 package sched
 
-import (
-	"github.com/fermi-cluster/fermi/sched/advice"
-)
+import "github.com/fermi-cluster/fermi/sched/advice"
 
 // Vector is an amount of everything that is shared: 0 milli-cores, 1 bytes of memory, 2
 // thousandths of devices of all types, 3+k thousandths of devices of type k. One that is shorter

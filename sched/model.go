@@ -15,9 +15,9 @@ import (
 // What there is, and what is asked for.
 type (
 	Node     = site.Node
+	Sort     = site.Sort
 	Zone     = site.Zone
 	Host     = site.Host
-	Sort     = site.Sort
 	Need     = gang.Need
 	Role     = gang.Role
 	Topology = gang.Topology
@@ -169,13 +169,7 @@ func (w *Workload) shuns(n *node) bool {
 	return w.Only != "" && n.Name != w.Only || slices.Contains(w.Avoid, n.Number) || w.spot().Bars(n.Spot)
 }
 
-// spot is its rule on nodes that may be taken away.
-func (w *Workload) spot() spot.Rule {
-	if len(w.Roles) == 0 {
-		return ""
-	}
-	return w.Roles[0].Need.Spot
-}
+func (w *Workload) spot() spot.Rule { return gang.Spot(w.Roles) }
 
 func sortedKeys[V any](m map[string]V) []string {
 	if len(m) == 0 {

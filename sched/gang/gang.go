@@ -69,3 +69,11 @@ type Datum struct {
 	Bytes api.Bytes
 	Zones []string
 }
+
+// Spot is the rule of all roles on nodes that may be taken away at short notice.
+func Spot(roles []Role) spot.Rule {
+	if len(roles) == 0 {
+		return ""
+	}
+	return roles[0].Need.Spot
+}

@@ -109,7 +109,7 @@ var table = []row{
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/bucket", "internal/link/signature", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/bucket", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 assets", []string{"internal/asset"}, below4},

@@ -14,22 +14,22 @@ import (
 // Task is what is said of a task.
 type Task struct {
 	Zones  []string
-	Spot   string
 	Prefer Weights
 	Stay   bool
+	spot   string
 }
 
 // Add makes it known; both joins the two languages.
 func (f *Task) Add(to *pflag.FlagSet, both func(en, zh string) string) {
 	to.StringSliceVar(&f.Zones, "zone", nil, both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
-	to.StringVar(&f.Spot, "spot", "", both("nodes that may be taken away at short notice: never, prefer or only; as good as others when absent", "可能被随时回收的竞价节点：never（不用）、prefer（优先）或 only（仅用）；默认与其他节点等同"))
+	to.StringVar(&f.spot, "spot", "", both("nodes that may be taken away at short notice: never, prefer or only; as good as others when absent", "可能被随时回收的竞价节点：never（不用）、prefer（优先）或 only（仅用）；默认与其他节点等同"))
 	f.Prefer.add(to, both)
 	to.BoolVar(&f.Stay, "stay", false, both("it is never moved so that others find room", "不为给其他任务腾出整块空位而迁移"))
 }
 
 // Over puts what was given over a task.
 func (f *Task) Over(t *api.TrainingTask) {
-	if len(f.Zones) == 0 && f.Spot == "" && f.Prefer.Value == nil && !f.Stay {
+	if len(f.Zones) == 0 && f.Prefer.Value == nil && !f.Stay && f.spot == "" {
 		return
 	}
 	if t.Spec.Zones == nil {
@@ -38,13 +38,13 @@ func (f *Task) Over(t *api.TrainingTask) {
 	if len(f.Zones) > 0 {
 		t.Spec.Zones.Allow = f.Zones
 	}
-	if f.Spot != "" {
-		t.Spec.Zones.Spot = spot.Rule(f.Spot)
-	}
 	if f.Prefer.Value != nil {
 		t.Spec.Zones.Prefer = f.Prefer.Value
 	}
 	t.Spec.Zones.Stay = t.Spec.Zones.Stay || f.Stay
+	if f.spot != "" {
+		t.Spec.Zones.Spot = spot.Rule(f.spot)
+	}
 }
 
 // Queue is what is said of the tasks of a queue.

@@ -24,6 +24,7 @@ func TestTask(t *testing.T) {
 		{[]string{"--spot", "never"}, &api.ZoneRules{Spot: spot.Never}, false},
 		{[]string{"--prefer", "price=3,carbon=1"}, &api.ZoneRules{Prefer: &where.Weights{Price: 3, Carbon: 1}}, false},
 		{[]string{"--prefer", "latency=2", "--stay"}, &api.ZoneRules{Prefer: &where.Weights{Latency: 2}, Stay: true}, false},
+		{[]string{"--spot", "never"}, &api.ZoneRules{Spot: spot.Never}, false},
 		{[]string{"--prefer", "price"}, nil, true},
 		{[]string{"--prefer", "price=1,price=2"}, nil, true},
 		{[]string{"--prefer", "speed=1"}, nil, true},
