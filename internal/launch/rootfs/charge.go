@@ -16,6 +16,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/flock"
 )
 
 // A project is charged what the images take on this node that its tasks brought here. An image that several use lies here once
@@ -58,7 +59,7 @@ func (p *purse) lock(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := take(ctx, f, unix.LOCK_EX); err != nil {
+	if err := flock.Take(ctx, f, unix.LOCK_EX); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -78,7 +79,7 @@ func (p *purse) claim(ctx context.Context, key string, bytes int64) (*os.File, e
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(take(ctx, f, unix.LOCK_SH), write(f, bytes)); err != nil {
+	if err := errors.Join(flock.Take(ctx, f, unix.LOCK_SH), write(f, bytes)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -95,7 +96,7 @@ func (p *purse) hold(ctx context.Context, key string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the image was let go again: %v", err) // may pass: no PathError
 	}
-	if err := take(ctx, f, unix.LOCK_SH); err != nil {
+	if err := flock.Take(ctx, f, unix.LOCK_SH); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -18,6 +18,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/flock"
 )
 
 // Want is an image that a replica needs.
@@ -77,7 +78,7 @@ func Held(ctx context.Context, dir, digest string, uid, owner int) (_ *Image, er
 	if err != nil {
 		return nil, err
 	}
-	if err := take(ctx, lock, unix.LOCK_SH); err != nil {
+	if err := flock.Take(ctx, lock, unix.LOCK_SH); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	place := filepath.Join(dir, dirRoots, key)
@@ -127,8 +128,6 @@ const (
 	dirLocks  = "locks"
 	dirRefs   = "refs"
 	dirOwned  = "owned"
-
-	lockPause = 100 * time.Millisecond
 )
 
 // Bring makes an image be in the node's folder dir and holds it. Faults are final and for the user; any other
@@ -243,7 +242,7 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 	}
 	place := filepath.Join(dir, dirRoots, key)
 	for {
-		if err := take(ctx, lock, unix.LOCK_SH); err != nil {
+		if err := flock.Take(ctx, lock, unix.LOCK_SH); err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
 		i, err := opened(place, from, lock)
@@ -253,7 +252,7 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 		if !errors.Is(err, fs.ErrNotExist) || from.image == nil {
 			return nil, errors.Join(err, lock.Close())
 		}
-		if err := take(ctx, lock, unix.LOCK_EX); err != nil { // the kernel lets go of the other first: somebody may be before us
+		if err := flock.Take(ctx, lock, unix.LOCK_EX); err != nil { // the kernel lets go of the other first: somebody may be before us
 			return nil, errors.Join(err, lock.Close())
 		}
 		if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
@@ -301,24 +300,6 @@ func readAbout(place string) (a about, err error) {
 		return a, fmt.Errorf("%s: %w", fileAbout, err)
 	}
 	return a, nil
-}
-
-// take waits for a lock.
-func take(ctx context.Context, lock *os.File, how int) error {
-	for {
-		err := unix.Flock(int(lock.Fd()), how|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockPause):
-		}
-	}
 }
 
 // keyOf is the name of a digest on disk.
