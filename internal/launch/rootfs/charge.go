@@ -115,11 +115,21 @@ func (p *purse) change(ctx context.Context, key string, f *os.File, bytes int64)
 	return write(f, bytes)
 }
 
-// drop takes back what was charged for an image that did not come, unless another process of the project is bringing it, too.
-func (p *purse) drop(ctx context.Context, key string) {
+// drop takes back what was charged for an image that did not come, or for which there is no room, unless another process of the project is
+// bringing it, too. With brought what was laid out for it goes as well.
+func (p *purse) drop(ctx context.Context, key string, brought bool) {
 	if lock, err := p.lock(ctx); err == nil {
 		defer lock.Close()
-		p.uncharge(key)
+		if p.uncharge(key) && brought {
+			p.forsake(key)
+		}
+	}
+}
+
+// forsake removes an image that this project does not pay for any more, unless another one does. The lock is held.
+func (p *purse) forsake(key string) {
+	if others, err := filepath.Glob(filepath.Join(p.dir, dirOwned, "*-"+key)); err == nil && len(others) == 0 {
+		remove(p.dir, key, key)
 	}
 }
 
@@ -182,9 +192,7 @@ func (p *purse) letGo(c charged) bool {
 	if time.Since(c.used) < justUsed || !p.uncharge(c.key) {
 		return false
 	}
-	if others, err := filepath.Glob(filepath.Join(p.dir, dirOwned, "*-"+c.key)); err == nil && len(others) == 0 {
-		remove(p.dir, c.key, c.key)
-	}
+	p.forsake(c.key)
 	return true
 }
 

@@ -205,8 +205,9 @@ func (p *purse) pay(ctx context.Context, from source, progress func(done, total 
 		return nil, err
 	}
 	place := filepath.Join(p.dir, dirRoots, key)
-	if a, err := readAbout(place); err == nil {
-		bytes = a.Bytes
+	was, missing := readAbout(place)
+	if missing == nil {
+		bytes = was.Bytes
 	}
 	charge, err := p.claim(ctx, key, bytes)
 	if err != nil {
@@ -222,7 +223,7 @@ func (p *purse) pay(ctx context.Context, from source, progress func(done, total 
 		err = errors.Join(err, charge.Close())
 		var final *fault.Error
 		if errors.As(err, &final) { // otherwise its layers stay, for the next try
-			p.drop(ctx, key)
+			p.drop(ctx, key, missing != nil)
 		}
 		return nil, err
 	}
