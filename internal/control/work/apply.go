@@ -150,7 +150,8 @@ func (c *Controller) order(s *Seen, m *Member) error {
 		ranks = role.RankCount()
 	}
 	err := c.cfg.Hub.Go(m.Name, m.Attempt, link.Generation{
-		Number: int64(m.Attempt), World: ranks, Groups: 1, Table: string(m.Name), Lead: net.JoinHostPort(alone, strconv.Itoa(m.Said.Port)),
+		Number:     int64(m.Attempt),
+		Membership: link.Membership{World: ranks, Groups: 1, Table: string(m.Name), Lead: net.JoinHostPort(alone, strconv.Itoa(m.Said.Port))},
 	})
 	if fault.Is(err, fault.Unavailable) {
 		return nil
