@@ -160,12 +160,13 @@ e2e-serve: build ## inference services as a member uses them, with OpenAI's own 
 	@scripts/openai.sh $(abspath $(CACHE))/openai
 	@FERMI_OPENAI_PYTHON=$(abspath $(CACHE))/openai/bin/python scripts/suite.sh e2e-serve go test -v -count=1 -timeout 15m ./test/serve
 
-e2e-engines: build ## real inference engines on CPUs with real weights (installed under .cache), each with Triton's own client over HTTP, gRPC and gRPC with TLS, as a member (root)
+e2e-engines: build ## real inference engines on CPUs with real weights (installed under .cache), each with its client over HTTP, gRPC and gRPC with TLS, and models made smaller, as a member (root)
+	@scripts/install-deps.sh java:openjdk-17-jre-headless /usr/lib/python3/dist-packages/torch:python3-torch
 	@scripts/engines.sh $(abspath $(CACHE))/engines
-	@FERMI_ENGINES=$(abspath $(CACHE))/engines scripts/suite.sh e2e-engines go test -v -count=1 -timeout 15m -run TestEngines ./test/serve
+	@FERMI_ENGINES=$(abspath $(CACHE))/engines scripts/suite.sh e2e-engines go test -v -count=1 -timeout 15m -run 'TestEngines|TestOptimize' ./test/serve
 
-e2e-data: build ## datasets and models as members use them: uploads and servers killed in FERMI_DATA_ROUNDS (10) rounds, other members, bad input
-	@scripts/suite.sh e2e-data go test -v -count=1 -timeout 20m ./test/data
+e2e-data: build $(VERSITYGW) ## datasets and models as members use them: uploads and servers killed in FERMI_DATA_ROUNDS (10) rounds, folders of the machine, a real S3 server, other members, bad input
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-data go test -v -count=1 -timeout 20m ./test/data
 
 e2e-workbench: build ## development environments as ordinary members: shells, homes, a killed server, other users, SSH with OpenSSH's client, ports, JupyterLab (installed under .cache), VS Code (installed in /opt/fermi/tools), repositories, volumes (root)
 	@scripts/install-deps.sh ssh:openssh-client

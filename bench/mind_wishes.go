@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched"
 	money "github.com/fermi-cluster/fermi/sched/cost"
 )
@@ -74,7 +75,7 @@ func (m *market) fermi() (int, error) {
 		ID: "g", Queue: "q", Submitted: now, Expected: time.Duration(m.gang.hours) * time.Hour,
 		Roles: []sched.Role{{Name: "w", Replicas: m.gang.nodes, Need: sched.Need{CPU: 1000, Memory: 1 << 30, Devices: 8, DeviceType: "A100"}}},
 	}
-	w.Weigh = money.Weigh{Price: 1, Carbon: 1}
+	w.Weigh = where.Weights{Price: 1, Carbon: 1}
 	q.Add(w)
 	res := sched.Plan(now, c, q, sched.Policy{})
 	if len(res.Decisions) != 1 {

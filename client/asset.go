@@ -80,12 +80,23 @@ func (a *Asset) PutChunk(ctx context.Context, h asset.Hash, data []byte) error {
 
 // Begin says which bytes a version shall have, and hears which chunks of them are missing.
 func (a *Asset) Begin(ctx context.Context, manifest []byte) (out Upload, err error) {
+	return a.begin(ctx, manifest, inProject(a.project))
+}
+
+// BeginListing says which files a version by reference shall have.
+func (a *Asset) BeginListing(ctx context.Context, listing []byte) (out Upload, err error) {
+	q := inProject(a.project)
+	q.Set("reference", "true")
+	return a.begin(ctx, listing, q)
+}
+
+func (a *Asset) begin(ctx context.Context, manifest []byte, query url.Values) (out Upload, err error) {
 	p, err := a.path("uploads")
 	if err != nil {
 		return out, err
 	}
 	err = a.c.retry(ctx, func(context.Context) error {
-		resp, err := a.c.send(ctx, request{method: http.MethodPost, path: p, query: inProject(a.project), body: bytes.NewReader(manifest), length: int64(len(manifest)), typ: "application/octet-stream"})
+		resp, err := a.c.send(ctx, request{method: http.MethodPost, path: p, query: query, body: bytes.NewReader(manifest), length: int64(len(manifest)), typ: "application/octet-stream"})
 		if err != nil {
 			return err
 		}
@@ -94,15 +105,24 @@ func (a *Asset) Begin(ctx context.Context, manifest []byte) (out Upload, err err
 	return out, err
 }
 
+// VersionWish is what a version is made of.
+type VersionWish struct {
+	Upload   string            `json:"upload"`
+	Message  string            `json:"message,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Source   *asset.Source     `json:"source,omitempty"`   // where the files of a listing lie
+	Imported *asset.Source     `json:"imported,omitempty"` // where those of an upload were read
+}
+
 // Commit makes a version of an upload. To say it again is to get the same one.
-func (a *Asset) Commit(ctx context.Context, upload, message string, metadata map[string]string) (*asset.AssetVersion, error) {
+func (a *Asset) Commit(ctx context.Context, wish VersionWish) (*asset.AssetVersion, error) {
 	p, err := a.path("versions")
 	if err != nil {
 		return nil, err
 	}
 	v := &asset.AssetVersion{}
 	err = a.c.retry(ctx, func(ctx context.Context) error {
-		return a.c.write(ctx, http.MethodPost, p, inProject(a.project), map[string]any{"upload": upload, "message": message, "metadata": metadata}, v)
+		return a.c.write(ctx, http.MethodPost, p, inProject(a.project), wish, v)
 	})
 	return v, err
 }
@@ -242,12 +262,14 @@ type LineageVersion struct {
 type LineageUse struct {
 	Kind  api.Kind  `json:"kind"`
 	Name  string    `json:"name"`
+	ID    string    `json:"id"`
 	Phase api.Phase `json:"phase,omitempty"`
 }
 
-// LineageMade is a version of a model whose task read a dataset.
+// LineageMade is a version of a model or a dataset whose task read another version.
 type LineageMade struct {
-	Model   string `json:"model"`
+	Model   string `json:"model,omitempty"`
+	Dataset string `json:"dataset,omitempty"`
 	Version int    `json:"version"`
 	Task    string `json:"task"`
 }

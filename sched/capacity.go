@@ -23,10 +23,10 @@ var usual = Need{CPU: 4000, Memory: 16 << 30, Devices: 1}
 
 // Capacities lists all types by name. The cluster is as before on return.
 func Capacities(c *Cluster) []Capacity {
-	byType := make([]Capacity, len(c.typeNames))
-	most := make([]int, len(c.typeNames)) // devices on one open node
+	byType := make([]Capacity, len(c.TypeNames()))
+	most := make([]int, len(c.TypeNames())) // devices on one open node
 	for i := range byType {
-		byType[i].Type = c.typeNames[i]
+		byType[i].Type = c.TypeNames()[i]
 	}
 	for _, n := range c.nodes {
 		n.addTo(byType, most)

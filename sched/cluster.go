@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/gang"
 	"github.com/fermi-cluster/fermi/sched/pack"
 )
 
@@ -24,11 +25,10 @@ type Cluster struct {
 	freed  uint64
 	market market
 
-	typeIDs   map[string]uint16 // by name as first written, and folded
-	typeNames []string
-	total     Vector
-	lemons    int // nodes with failures
-	bounds    bounds
+	gang.Types
+	total  Vector
+	lemons int // nodes with failures
+	bounds bounds
 
 	tree  *tree // nodes in topology order; nil after nodes came, went or moved
 	known known // what was worked out about nodes
@@ -77,7 +77,6 @@ type market struct {
 func NewCluster() *Cluster {
 	c := &Cluster{
 		nodes: map[uint32]*node{}, zones: map[string]*zone{}, hosts: map[string]*host{}, holds: map[string]*hold{},
-		typeIDs: map[string]uint16{},
 	}
 	c.known.begin(c)
 	return c
@@ -166,8 +165,8 @@ func (c *Cluster) SetNode(n Node) error {
 	if len(n.Devices) > 64 {
 		return fmt.Errorf("node %s has %d devices; a placement's mask has room for 64", n.Name, len(n.Devices))
 	}
-	if len(c.typeNames)+len(n.Devices) > maxTypes {
-		return fmt.Errorf("node %s: there are %d types of devices already", n.Name, len(c.typeNames))
+	if len(c.TypeNames())+len(n.Devices) > maxTypes {
+		return fmt.Errorf("node %s: there are %d types of devices already", n.Name, len(c.TypeNames()))
 	}
 	old, exists := c.nodes[n.Number]
 	if exists && old.Zone != n.Zone {
@@ -193,7 +192,7 @@ func (c *Cluster) fresh(n Node) *node {
 	n.Devices, n.Islands = slices.Clone(n.Devices), slices.Clone(n.Islands)
 	fresh := &node{Node: n, room: pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), WholeOnly: n.WholeOnly}, disk: n.Disk}
 	for i, t := range n.Devices {
-		fresh.room.Types = append(fresh.room.Types, c.internType(t))
+		fresh.room.Types = append(fresh.room.Types, c.Intern(t))
 		island := uint8(0)
 		if i < len(n.Islands) {
 			island = uint8(slices.Index(n.Islands, n.Islands[i]))
@@ -305,7 +304,7 @@ func (c *Cluster) check(s api.Slot, role *Role) error {
 	if s.Devices&^lowMask(len(n.Devices)) != 0 {
 		return fmt.Errorf("node %s has %d devices", n.Name, len(n.Devices))
 	}
-	share := role.Need.share()
+	share := role.Need.Part()
 	for mask := s.Devices; mask != 0; mask &= mask - 1 {
 		if n.used[bits.TrailingZeros64(mask)]+share > WholeDevice {
 			return fmt.Errorf("a device of node %s is taken already", n.Name)
@@ -355,7 +354,7 @@ func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 	n.room.Memory -= int64(need.Memory) * int64(sign)
 	c.bounds.AddSizes(&n.room, +1)
 	n.disk -= need.Disk * api.Bytes(sign)
-	share := need.share()
+	share := need.Part()
 	for mask := s.Devices; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
 		if sign > 0 {

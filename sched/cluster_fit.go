@@ -49,7 +49,7 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 		return 0, fits
 	}
 	best := misfitType
-	for i := range need.choices() {
+	for i := range need.Choices() {
 		key, ok := c.askKey(need, i)
 		if !ok {
 			continue
@@ -169,11 +169,11 @@ func (c *Cluster) askKey(n *Need, choice int) (room.Key, bool) {
 	if n.Devices == 0 {
 		return k, true
 	}
-	k.Share = n.share()
+	k.Share = n.Part()
 	if k.Share < WholeDevice && n.Devices != 1 {
 		return k, false
 	}
-	if name := n.choice(choice); name != "" {
+	if name := n.Choice(choice); name != "" {
 		id, ok := c.TypeID(name)
 		if !ok {
 			return k, false
@@ -206,8 +206,8 @@ const mostSeen = 64
 // kinds are the ids of all types a need allows, sorted; nil is any.
 func (c *Cluster) kinds(need *Need) []uint16 {
 	var out []uint16
-	for i := range need.choices() {
-		if id, ok := c.TypeID(need.choice(i)); ok && !slices.Contains(out, id) {
+	for i := range need.Choices() {
+		if id, ok := c.TypeID(need.Choice(i)); ok && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}

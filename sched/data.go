@@ -4,15 +4,7 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	api "github.com/fermi-cluster/fermi/api/v1"
 )
-
-// Datum is something a gang reads: how much, and which zones have all of it.
-type Datum struct {
-	Bytes api.Bytes
-	Zones []string
-}
 
 // DefaultBandwidth is what is assumed of a link between zones that nobody declared, in bytes a second:
 // 1 Gbit/s.

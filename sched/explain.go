@@ -25,7 +25,7 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string, top int) (Explanat
 	x := newExplainer(q.notBefore(now), c, q, e.w)
 	x.top = top
 	ex := x.explain(e)
-	ex.Evidence = append(ex.Evidence, q.overdueEvidence(e)...)
+	ex.Evidence = append(append(ex.Evidence, q.overdueEvidence(e)...), weighed(x.zones, x.w)...)
 	if e.class != nil {
 		for _, other := range e.class.entries.All() {
 			if other.w.ID < id {
@@ -171,7 +171,7 @@ func (c *Cluster) hosted() bool {
 func (x *explainer) fitsBare(open bool) bool {
 	w := smallest(x.w)
 	simple := len(w.Roles) == 1 && !w.Survive && len(w.Split)+len(w.Avoid) == 0 && w.Only == "" && w.Topology.MaxPerRack == 0
-	for i := 0; simple && i < w.Roles[0].Need.choices(); i++ {
+	for i := 0; simple && i < w.Roles[0].Need.Choices(); i++ {
 		key, ok := x.c.askKey(&w.Roles[0].Need, i)
 		if !ok {
 			continue

@@ -87,8 +87,8 @@ func (x *explainer) sameWork() []Change {
 	if w.Survive {
 		out = append(out, Change{Kind: advice.ChangeSurvive})
 	}
-	for _, name := range x.c.typeNames {
-		if slices.ContainsFunc(w.Roles, func(r Role) bool { return r.Need.Devices > 0 && !(r.Need.choices() == 1 && r.Need.choice(0) == "") }) {
+	for _, name := range x.c.TypeNames() {
+		if slices.ContainsFunc(w.Roles, func(r Role) bool { return r.Need.Devices > 0 && !(r.Need.Choices() == 1 && r.Need.Choice(0) == "") }) {
 			out = append(out, Change{Kind: advice.ChangeType, Target: name})
 		}
 	}

@@ -85,7 +85,7 @@ func (x *explainer) overLimit() (Explanation, bool) {
 	}
 	queue, resource, need := why.queue, why.resource, why.need
 	used, limit := x.q.tree.Limit(queue, resource)
-	unit := x.unitOf(resource)
+	unit := advice.UnitOf(resource, x.c.TypeName)
 	ex := Explanation{
 		Reason: advice.ReasonQueueLimit,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[5]s and uses %[3]s; this needs %[4]s.", "队列 %[1]s 最多可用 %[2]s %[6]s，已用 %[3]s；该任务需要 %[4]s。",
@@ -116,7 +116,7 @@ func (x *explainer) withinLimit(queue string, resource int, to int64) Change {
 	ok := x.admits(smallest(x.w))
 	back()
 	if ok {
-		return Change{Kind: advice.ChangeLimit, Target: queue, Resource: resource, Value: to, Key: x.shareKey(resource)}
+		return Change{Kind: advice.ChangeLimit, Target: queue, Resource: resource, Value: to, Key: advice.ShareKey(resource, x.c.TypeName)}
 	}
 	ch, _ := x.less()
 	return ch
@@ -290,7 +290,7 @@ func (x *explainer) kinds() string {
 func (x *explainer) busy() Explanation {
 	counts := x.tally()
 	need := x.largest().Need
-	free, want := x.freeDevices(need), int64(smallest(x.w).Replicas())*int64(need.Devices)*int64(need.share())
+	free, want := x.freeDevices(need), int64(smallest(x.w).Replicas())*int64(need.Devices)*int64(need.Part())
 	switch {
 	case counts[misfitHost] > 0:
 		return x.rule(advice.ReasonProcessLimit, api.T("The machine behind the virtual nodes already runs as many processes as it may; %s waits.",
@@ -374,7 +374,7 @@ func describe(w *Workload) string {
 			if t == "" {
 				t = "GPU"
 			}
-			s += fmt.Sprintf(", %s × %s", advice.Plain(VectorDevices, int64(r.Need.Devices)*int64(r.Need.share())), t)
+			s += fmt.Sprintf(", %s × %s", advice.Plain(VectorDevices, int64(r.Need.Devices)*int64(r.Need.Part())), t)
 		}
 		parts = append(parts, s+")")
 	}

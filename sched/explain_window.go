@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
@@ -23,6 +24,15 @@ func (x *explainer) held(e *entry) (Explanation, bool) {
 		ex.Change, ex.Action = ch, ch.Text()
 	}
 	return ex, true
+}
+
+// weighed says by what the zones are compared that have room, where the user or the queue said it.
+func weighed(zones []*zone, w *Workload) []Evidence {
+	if w.Weigh == (where.Weights{}) || len(zones) < 2 {
+		return nil
+	}
+	by := w.Weigh.Text()
+	return []Evidence{{Fact: "ZonesWeighed", Text: api.T("zones that it may use, of those with room the best by %[1]s", "个可用区可供选择；有空位时按权重（%[2]s）取最优", by.EN, by.ZH), Count: len(zones)}}
 }
 
 // homing is for one that waits for room where its data lies.

@@ -2,19 +2,15 @@ package sched
 
 import "math/bits"
 
-// open says that a role may stand on more than one type. A limit of a type holds for such a one, too: it is held to the types that the
-// limits leave room for before a place is looked for, and is counted by those that it got.
-func (n *Need) open() bool { return n.Devices > 0 && (n.choices() > 1 || n.choice(0) == "") }
-
 // takes is the Need of a gang that has a place.
 func (w *Workload) takes(c *Cluster, at Assignment) Vector {
 	v := c.Need(w)
 	for i := range w.Roles {
 		n := &w.Roles[i].Need
-		for k := 0; n.open() && k < len(at[i]); k++ {
+		for k := 0; n.Open() && k < len(at[i]); k++ {
 			first := bits.TrailingZeros64(at[i][k].Devices)
 			if node := c.nodes[at[i][k].Node]; node != nil && first < len(node.room.Types) { // it may have lost devices
-				v[VectorTypes+int(node.room.Types[first])] += int64(n.Devices) * int64(n.share())
+				v[VectorTypes+int(node.room.Types[first])] += int64(n.Devices) * int64(n.Part())
 			}
 		}
 	}
@@ -38,15 +34,15 @@ func (w *Workload) within(c *Cluster, room func(queue string, v []int64) (limite
 	h := holding{c: c, w: w, held: w, room: room, apart: apart, need: need}
 	var ordered []int
 	for i := range w.Roles {
-		if w.Roles[i].Need.choices() > 1 {
+		if w.Roles[i].Need.Choices() > 1 {
 			ordered = append(ordered, i)
 		}
 	}
 	// All roles that name types in order stand on the types at one place of their orders: it stays or goes for all of them.
-	why, ok = h.hold(ordered, w.choices(), func(n *Need, k int) string { return n.choice(k) })
+	why, ok = h.hold(ordered, w.choices(), func(n *Need, k int) string { return n.Choice(k) })
 	for i := 0; ok && i < len(w.Roles); i++ {
-		if n := &w.Roles[i].Need; n.open() && n.choices() == 1 {
-			why, ok = h.hold([]int{i}, len(c.typeNames), func(_ *Need, k int) string { return c.typeNames[k] })
+		if n := &w.Roles[i].Need; n.Open() && n.Choices() == 1 {
+			why, ok = h.hold([]int{i}, len(c.TypeNames()), func(_ *Need, k int) string { return c.TypeNames()[k] })
 		}
 	}
 	return h.held, why, ok
@@ -110,7 +106,7 @@ func (h *holding) add(roles []int, k int, sign int64, name func(n *Need, k int) 
 	for _, i := range roles {
 		r := &h.w.Roles[i]
 		id, _ := h.c.TypeID(name(&r.Need, k))
-		h.need[VectorTypes+int(id)] += sign * int64(r.Replicas) * int64(r.Need.Devices) * int64(r.Need.share())
+		h.need[VectorTypes+int(id)] += sign * int64(r.Replicas) * int64(r.Need.Devices) * int64(r.Need.Part())
 	}
 	return true
 }

@@ -49,7 +49,7 @@ func (x *explainer) beyondLimit() (Refusal, bool) {
 		return Refusal{}, false
 	}
 	_, limit := x.q.tree.Limit(why.queue, why.resource)
-	unit := x.unitOf(why.resource)
+	unit := advice.UnitOf(why.resource, x.c.TypeName)
 	return Refusal{
 		Reason: advice.ReasonQueueLimit, Wrong: advice.WrongQueue,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[4]s; this needs %[3]s.", "队列 %[1]s 最多可用 %[2]s %[5]s；该任务需要 %[3]s。",
@@ -151,14 +151,14 @@ const maxDisk = api.Bytes(1) << 62
 
 // devicesOn is how many devices of one type that a need allows a node has.
 func (x *explainer) devicesOn(n *node, need *Need) (best int) {
-	for i := range need.choices() {
-		id, known := x.c.TypeID(need.choice(i))
-		if need.choice(i) != "" && !known {
+	for i := range need.Choices() {
+		id, known := x.c.TypeID(need.Choice(i))
+		if need.Choice(i) != "" && !known {
 			continue
 		}
 		count := map[uint16]int{}
 		for _, t := range n.room.Types {
-			if need.choice(i) == "" || t == id {
+			if need.Choice(i) == "" || t == id {
 				count[t]++
 				best = max(best, count[t])
 			}
@@ -168,7 +168,7 @@ func (x *explainer) devicesOn(n *node, need *Need) (best int) {
 }
 
 func (x *explainer) takesOne(n *node, need *Need) bool {
-	for i := range need.choices() {
+	for i := range need.Choices() {
 		if key, ok := x.c.askKey(need, i); ok {
 			if a := key.Ask(); n.bare(&a, key.Disk, true) > 0 {
 				return true
@@ -197,7 +197,7 @@ func (x *explainer) tooLarge(role int) (Refusal, bool) {
 	case m.devices < need.Devices:
 		return say(advice.WrongDevices, api.T("No node that it may use has %d × %s; the largest has %d.", "可用的节点中没有一个有 %d × %s；最多的有 %d。", need.Devices, kind, m.devices),
 			api.T("Ask for at most %d [device|devices] a replica, and for more replicas if need be.", "每副本请不要超过 %d 卡；如有需要可增加副本数。", m.devices))
-	case need.Devices > 0 && need.share() < WholeDevice && x.fitsWhole(need):
+	case need.Devices > 0 && need.Part() < WholeDevice && x.fitsWhole(need):
 		return say(advice.WrongShare, api.T("Parts of real cards are not given out: nothing would hold a process to its part. No virtual %s is there.", "真实加速卡不按份额分配：目前无法把进程限制在其份额内；且没有虚拟的 %s。", kind),
 			api.T("Ask for a whole card: leave share out.", "请申请整卡：去掉 share。"))
 	case m.cpu < need.CPU:
@@ -221,8 +221,8 @@ func (x *explainer) fitsWhole(need *Need) bool {
 // typeText is how a need names its devices.
 func typeText(need *Need) string {
 	var names []string
-	for i := range need.choices() {
-		if t := need.choice(i); t != "" {
+	for i := range need.Choices() {
+		if t := need.Choice(i); t != "" {
 			names = append(names, t)
 		}
 	}

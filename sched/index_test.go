@@ -29,7 +29,7 @@ func (c *Cluster) digest() string {
 	for _, id := range sortedKeys(c.holds) {
 		fmt.Fprintf(&b, "%s %+v\n", id, *c.holds[id])
 	}
-	fmt.Fprintf(&b, "%v %v %d", c.total, c.typeNames, c.lemons)
+	fmt.Fprintf(&b, "%v %v %d", c.total, c.TypeNames(), c.lemons)
 	return b.String()
 }
 
@@ -141,7 +141,7 @@ func (w *world) workload(plain bool) *Workload {
 		g.Split = map[string]int{fmt.Sprintf("z%d", w.n(zones)): 1}
 		g.Split[fmt.Sprintf("z%d", w.n(zones))] += g.Replicas() - 1
 	case 3:
-		g.Data = []Datum{{5 << 40, []string{fmt.Sprintf("z%d", w.n(zones))}}, {7 << 30, []string{fmt.Sprintf("z%d", w.n(zones))}}}
+		g.Data = []Datum{{Bytes: 5 << 40, Zones: []string{fmt.Sprintf("z%d", w.n(zones))}}, {Bytes: 7 << 30, Zones: []string{fmt.Sprintf("z%d", w.n(zones))}}}
 	case 5:
 		g.Survive = true
 	case 6:
@@ -333,7 +333,7 @@ func (w *world) sound() {
 				hosts[w.c.nodes[s.Node].Host]++
 				for d := range 64 {
 					if s.Devices>>d&1 != 0 {
-						sum.used[d] += int(need.share())
+						sum.used[d] += int(need.Part())
 					}
 				}
 			}

@@ -33,9 +33,13 @@ const (
 
 // Migrate looks for the gangs that lose least if they move so that a waiting workload starts: the
 // exact minimum over at most exactUpTo candidates, a small set found greedily over more. Only those
-// move that are preemptible and no more important than who waits. ok is false when it does not wait
-// for want of a whole place, or no such set was found. The cluster is as before on return.
-func Migrate(now time.Time, c *Cluster, q *Queues, id string) (Migration, bool) {
+// move that are preemptible, may, and are no more important than who waits; may nil is all. ok is false when it
+// does not wait for want of a whole place, or no such set was found. The cluster is as before on return.
+func Migrate(now time.Time, c *Cluster, q *Queues, id string, may func(*Workload) bool) (Migration, bool) {
+	return migrate(now, c, q, id, func(r *run) bool { return may == nil || may(r.Workload) })
+}
+
+func migrate(now time.Time, c *Cluster, q *Queues, id string, may func(*run) bool) (Migration, bool) {
 	e, ok := q.waiting[id]
 	if !ok || e.claim != nil || e.class == nil { // others go for it already, or its hour has not come
 		return Migration{}, false
@@ -46,7 +50,7 @@ func Migrate(now time.Time, c *Cluster, q *Queues, id string) (Migration, bool) 
 	}
 	freed := c.freed
 	defer func() { c.freed = freed }()
-	s := &shuffle{explainer: x, e: e}
+	s := &shuffle{explainer: x, e: e, may: may}
 	for _, r := range q.reservations() {
 		if r.ID != id {
 			s.others = append(s.others, r)
@@ -61,13 +65,14 @@ func (x *explainer) enough() bool {
 	if _, _, ok := smallest(x.w).within(x.c, x.q.tree.Room, false); !ok {
 		return false
 	}
-	return x.freeDevices(r.Need) >= int64(atLeast(r))*int64(r.Need.Devices)*int64(r.Need.share())
+	return x.freeDevices(r.Need) >= int64(atLeast(r))*int64(r.Need.Devices)*int64(r.Need.Part())
 }
 
 // shuffle is one search for gangs to move. It tries on the model itself and leaves it as it was.
 type shuffle struct {
 	*explainer
 	e      *entry
+	may    func(*run) bool
 	others []*Reservation // of everybody else
 	tries  int
 }
@@ -92,7 +97,7 @@ func (s *shuffle) candidates() []*mover {
 	var spots []*spot
 	at := map[uint32]*spot{}
 	for _, r := range s.q.runs {
-		if !r.Workload.Preemptible || r.leaving || r.Workload.Priority > s.w.Priority {
+		if r.stays() || !s.may(r) || r.Workload.Priority > s.w.Priority {
 			continue
 		}
 		m := &mover{r: r, w: resized(r.Workload, r.At), lost: r.times(r.loss(s.now).Since + r.Workload.RestartCost)}

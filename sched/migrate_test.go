@@ -39,8 +39,8 @@ func TestMigrationsAdmit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSceneOf(t, 3, 4, 3)
 		c, q := s.build(t)
-		m, ok := sched.Migrate(now, c, q, s.big.ID)
-		if again, same := sched.Migrate(now, c, q, s.big.ID); same != ok || !cmp.Equal(m, again) {
+		m, ok := sched.Migrate(now, c, q, s.big.ID, nil)
+		if again, same := sched.Migrate(now, c, q, s.big.ID, nil); same != ok || !cmp.Equal(m, again) {
 			t.Fatalf("the second time it is another: %+v %+v", m, again)
 		}
 		if res := sched.Plan(now, c, q, still); len(res.Decisions) > 0 {
@@ -122,15 +122,15 @@ func TestMigrationOfMany(t *testing.T) {
 		put("b"+string(rune('a'+n)), n == 4, n+1, 2)
 	}
 	s.q.Add(s.task("z", 0, 1, 4))
-	m, ok := sched.Migrate(s.now, s.c, s.q, "z")
+	m, ok := sched.Migrate(s.now, s.c, s.q, "z", nil)
 	if !ok || len(m.Moves) != 2 || m.At[0][0].Node != 5 {
 		t.Fatalf("%+v %v", m, ok)
 	}
 	s.q.Leaving("ae")
-	if m, ok := sched.Migrate(s.now, s.c, s.q, "z"); ok {
+	if m, ok := sched.Migrate(s.now, s.c, s.q, "z", nil); ok {
 		t.Errorf("who leaves already is proposed: %+v", m)
 	}
-	if _, ok := sched.Migrate(s.now, s.c, s.q, "nobody"); ok {
+	if _, ok := sched.Migrate(s.now, s.c, s.q, "nobody", nil); ok {
 		t.Error("nobody waits")
 	}
 }

@@ -3,108 +3,27 @@ package sched
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/sched/cost"
+	"github.com/fermi-cluster/fermi/api/v1/where"
+	"github.com/fermi-cluster/fermi/sched/gang"
+	"github.com/fermi-cluster/fermi/sched/site"
 )
 
-// Node is one machine as the planner sees it.
-type Node struct {
-	Number  uint32
-	Name    string
-	Zone    string
-	Rack    string // "" is a rack of its own
-	Leaf    string
-	CPU     api.MilliCPU
-	Memory  api.Bytes
-	Disk    api.Bytes // 0: not counted
-	Devices []string  // type of each device, by index; at most 64
-	// Islands names the fast link each device hangs on, by index; nil is one island.
-	Islands []string
-	// WholeOnly: its devices are given whole, because nothing holds a process to a part of one.
-	WholeOnly bool
-	// Host names the machine whose processes a virtual node's replicas really are; "" counts none.
-	Host string
-	// Closed keeps new work away: cordoned or not ready.
-	Closed bool
-	// ClosedDevices keeps new work away from single devices.
-	ClosedDevices uint64
-	// Failures counts recent ones; such a node is used when no other does.
-	Failures int
-}
-
-// Zone is what the planner knows of an availability zone.
-type Zone struct {
-	Name     string
-	Region   string
-	Degraded bool
-	// Latency is the round trip to other zones, by name. Where a pair is in neither zone's table,
-	// zones of one region count as near and others as far.
-	Latency map[string]time.Duration
-	// Bandwidth is that of links to other zones in bytes a second, by name; see DefaultBandwidth.
-	Bandwidth map[string]int64
-	// Cost is its prices and its carbon over the day; nil is unknown.
-	Cost *cost.Zone
-}
-
-// Host is a machine that runs the processes of virtual nodes.
-type Host struct {
-	Name      string
-	Processes int // capacity
-}
+// What there is, and what is asked for.
+type (
+	Node     = site.Node
+	Zone     = site.Zone
+	Host     = site.Host
+	Need     = gang.Need
+	Role     = gang.Role
+	Topology = gang.Topology
+	Datum    = gang.Datum
+)
 
 // WholeDevice is a device's capacity in thousandths.
-const WholeDevice = 1000
-
-// Need is what one replica takes.
-type Need struct {
-	CPU        api.MilliCPU
-	Memory     api.Bytes
-	Disk       api.Bytes
-	DeviceType string // "" is any one type
-	// DeviceTypes are types in order of preference; when set, DeviceType is not read.
-	DeviceTypes []string
-	Devices     int
-	// Share is thousandths taken of each device; 0 is whole. Less than whole goes with one device.
-	Share uint16
-}
-
-// share is Share with its default.
-func (n *Need) share() uint16 {
-	if n.Share == 0 || n.Share > WholeDevice {
-		return WholeDevice
-	}
-	return n.Share
-}
-
-// choices is how many types are named in order of preference; 1 when any will do.
-func (n *Need) choices() int { return max(len(n.DeviceTypes), 1) }
-
-// choice is the i-th preferred type, the last when there are fewer; "" is any.
-func (n *Need) choice(i int) string {
-	if len(n.DeviceTypes) == 0 {
-		return n.DeviceType
-	}
-	return n.DeviceTypes[min(i, len(n.DeviceTypes)-1)]
-}
-
-// Role is a number of equal replicas.
-type Role struct {
-	Name     string
-	Replicas int
-	// Min and Max bound an elastic role; 0 is Replicas.
-	Min, Max int
-	Need     Need
-}
-
-// Topology is how a gang stands in the failure domains of a zone. The zero value packs: as low in
-// the tree island, node, rack, leaf, zone, region as there is room.
-type Topology struct {
-	Spread     bool // over racks, then over nodes, as evenly as there is room
-	MaxPerRack int  // at most so many replicas a rack; 0 is no limit
-}
+const WholeDevice = gang.WholeDevice
 
 // Workload is a gang: all of its roles at once or nothing.
 type Workload struct {
@@ -166,7 +85,7 @@ func (w *Workload) Replicas() int {
 func (w *Workload) choices() int {
 	n := 1
 	for i := range w.Roles {
-		n = max(n, w.Roles[i].Need.choices())
+		n = max(n, w.Roles[i].Need.Choices())
 	}
 	return n
 }
@@ -187,9 +106,9 @@ func (w *Workload) shape() string {
 		number(int64(r.Need.Memory), '/')
 		number(int64(r.Need.Disk), '/')
 		number(int64(r.Need.Devices), '.')
-		number(int64(r.Need.share()), ' ')
-		for k := range r.Need.choices() {
-			b = append(append(b, fold(r.Need.choice(k))...), '|')
+		number(int64(r.Need.Part()), ' ')
+		for k := range r.Need.Choices() {
+			b = append(append(b, gang.Fold(r.Need.Choice(k))...), '|')
 		}
 		b = append(b, ';')
 	}
@@ -230,14 +149,16 @@ func (w *Workload) shape() string {
 type Wish struct {
 	StartBy time.Time // no hours are waited for beyond this; zero: none
 	// Weigh says what counts between zones that have room. The zero value is the price alone.
-	Weigh cost.Weigh
+	Weigh where.Weights
 	hours *Window // set when they have come
 }
 
-// Nodes are which of the nodes a gang may use at all.
+// Nodes are which of the nodes a gang may use at all, and whether it keeps those it has.
 type Nodes struct {
 	Avoid []uint32 // none of these
 	Only  string   // no other than this; "": any
+	// Stay says that it is never moved so that others find room.
+	Stay bool
 }
 
 // shuns says that a node is none that the gang may use, whatever is free there.
@@ -255,25 +176,4 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// fold makes device types comparable: "Ascend 910", "ascend-910" and "ASCEND910" are one.
-func fold(deviceType string) string {
-	plain := true
-	for i := 0; i < len(deviceType) && plain; i++ {
-		c := deviceType[i]
-		plain = c != ' ' && c != '-' && c != '_' && (c < 'A' || c > 'Z')
-	}
-	if plain {
-		return deviceType
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ' || r == '-' || r == '_':
-			return -1
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return r
-	}, deviceType)
 }

@@ -81,7 +81,7 @@ func even(t *rapid.T, c *Cluster, g *Workload, at Assignment) {
 func choiceOf(c *Cluster, g *Workload, at Assignment) room.Key {
 	need := &g.Roles[0].Need
 	first := at[0][0]
-	for i := range need.choices() {
+	for i := range need.Choices() {
 		key, ok := c.askKey(need, i)
 		if !ok {
 			continue
@@ -102,7 +102,7 @@ func choiceOf(c *Cluster, g *Workload, at Assignment) room.Key {
 // world with hosts counts nothing.
 func slowMost(c *Cluster, g *Workload) int {
 	best := 0
-	for choice := range g.Roles[0].Need.choices() {
+	for choice := range g.Roles[0].Need.Choices() {
 		key, ok := c.askKey(&g.Roles[0].Need, choice)
 		if !ok {
 			continue

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched/cost"
@@ -9,17 +10,21 @@ import (
 // unknownStay is for how long a stay is priced whose length nobody said.
 const unknownStay = time.Hour
 
-// dearer is how much dearer a stay is in each zone than where it is least; nil where all are alike, or the
-// gang wants several.
+// dearer is how much worse a stay is in each zone than where it is best, by what the gang weighs; nil where all
+// are alike, or the gang wants several.
 func dearer(zones []*zone, c *Cluster, w *Workload) map[*zone]int64 {
-	if !c.market.differ || len(zones) < 2 || w.Topology.Spread || len(w.Split) > 0 {
+	far := w.Weigh.Latency > 0 && len(w.Data) > 0
+	if !c.market.differ && !far || len(zones) < 2 || w.Topology.Spread || len(w.Split) > 0 {
 		return nil
 	}
-	costs := make([]*cost.Zone, len(zones))
+	stays := make([]cost.Stay, len(zones))
 	for i, z := range zones {
-		costs[i] = z.Cost
+		stays[i].Zone = z.Cost
+		for _, d := range w.Data {
+			stays[i].Far = max(stays[i].Far, c.nearest(z, d.Zones))
+		}
 	}
-	sums := cost.Premiums(costs, zones[0].part(w, 1), w.Preemptible, w.Weigh, c.market.now, c.market.now.Add(max(w.Expected, unknownStay)))
+	sums := cost.Premiums(stays, zones[0].part(w, 1), w.Preemptible, w.Weigh, c.market.now, c.market.now.Add(max(w.Expected, unknownStay)))
 	out := map[*zone]int64{}
 	for i, z := range zones {
 		out[z] = sums[i]
@@ -27,12 +32,29 @@ func dearer(zones []*zone, c *Cluster, w *Workload) map[*zone]int64 {
 	return out
 }
 
-// differ says that some zones ask other prices than others, or burn more.
-func differ(zones []*zone) bool {
-	for _, z := range zones {
-		if !zones[0].Cost.SameRates(z.Cost) {
-			return true
+// nearest is the round trip to the nearest of some zones; none where none of them is known.
+func (c *Cluster) nearest(from *zone, names []string) (best time.Duration) {
+	some := false
+	for _, name := range names {
+		if z, ok := c.zones[name]; ok {
+			if far := latencyOf(from, z); !some || far < best {
+				best, some = far, true
+			}
 		}
 	}
-	return false
+	return best
+}
+
+// differ says that some zones ask other prices than others, or burn more.
+func differ(zones []*zone) bool {
+	return slices.ContainsFunc(zones, func(z *zone) bool { return !zones[0].Cost.SameRates(z.Cost) })
+}
+
+// premium is how much worse several zones are together than the best one: on average, and by their distance.
+func (w *Workload) premium(set []*zone, dear map[*zone]int64, worst time.Duration) int64 {
+	sum := int64(0)
+	for _, z := range set {
+		sum += dear[z]
+	}
+	return sum/int64(len(set)) + int64(float64(w.Weigh.Latency)*100*(cost.Slowed(worst)-1))
 }

@@ -383,7 +383,7 @@ func TestPlacementRules(t *testing.T) {
 		},
 		"to its data": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
-			w:     &Workload{Roles: gangOf(1, one).Roles, Data: []Datum{{1 << 40, []string{"b"}}}}, want: slots{{Node: 2, Devices: 1}},
+			w:     &Workload{Roles: gangOf(1, one).Roles, Data: []Datum{{Bytes: 1 << 40, Zones: []string{"b"}}}}, want: slots{{Node: 2, Devices: 1}},
 		},
 		"not on a node to avoid": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "a", "")},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // Latency between zones: below Near a gang trains as in one zone; from Far on, synchronous
@@ -135,10 +137,12 @@ func (s *search) useful(zones []*zone) (out []*zone) {
 // first. Not every such set: around n zones n are looked at.
 func (s *search) sets(zones []*zone, oneRegion bool) [][]place1 {
 	type candidate struct {
-		set   []place1
-		worst time.Duration
+		set     []place1
+		premium int64 // by what the gang weighs; 0 where it says nothing: the nearest are best
+		worst   time.Duration
 	}
 	var list []candidate
+	dear := dearer(zones, s.c, s.w)
 	for _, seed := range zones {
 		if seed.at < 0 {
 			continue
@@ -148,6 +152,9 @@ func (s *search) sets(zones []*zone, oneRegion bool) [][]place1 {
 			continue
 		}
 		c := candidate{worst: worst}
+		if s.w.Weigh != (where.Weights{}) {
+			c.premium = s.w.premium(set, dear, worst)
+		}
 		for _, z := range set {
 			c.set = append(c.set, place1{zonal, int32(z.at)})
 		}
@@ -157,7 +164,7 @@ func (s *search) sets(zones []*zone, oneRegion bool) [][]place1 {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.worst, b.worst), cmp.Compare(len(a.set), len(b.set)))
+		return cmp.Or(cmp.Compare(a.premium, b.premium), cmp.Compare(a.worst, b.worst), cmp.Compare(len(a.set), len(b.set)))
 	})
 	out := make([][]place1, 0, min(len(list), tries))
 	for _, c := range list[:min(len(list), tries)] {

@@ -22,6 +22,8 @@ type Policy struct {
 	Reservations int
 	// NoPreemption takes nobody's place away; NoTurns takes it only for priority and guarantees.
 	NoPreemption, NoTurns bool
+	// Moves says which gangs may be asked to move so that another one starts; nil: none. See makeroom.go.
+	Moves func(*Workload) bool
 }
 
 func (p Policy) withDefaults() Policy {
@@ -139,6 +141,7 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 		}
 	}
 	t.grow()
+	q.moves.look(t)
 	if swept {
 		q.idle++
 		if t.useful {
@@ -323,6 +326,9 @@ func (t *turn) finish() {
 	}
 	if q.elastic > 0 && q.pressing() == 0 {
 		wake(q.growAt)
+	}
+	if t.p.Moves != nil && len(q.reserved) > 0 {
+		wake(q.moves.next)
 	}
 	if q.parked() > 0 {
 		wake(q.sweepAt)

@@ -30,6 +30,8 @@ type Eviction struct {
 	Grace         time.Duration
 	// Lost is the device time thrown away if no checkpoint is written.
 	Lost time.Duration
+	// To is where it goes on at once, reserved for it already; nil: it waits again.
+	To Assignment
 }
 
 // EvictionReason is why a gang has to go.
@@ -42,6 +44,7 @@ const (
 	EvictTurn     EvictionReason = "Turn"     // it had its turn, and has much more to do than who waits
 	EvictOverdue  EvictionReason = "Overdue"  // for one that has waited for the longest wait
 	EvictKept     EvictionReason = "Kept"     // it stood where room was kept for another
+	EvictMoved    EvictionReason = "Moved"    // another finds room when it goes on elsewhere
 )
 
 const (
@@ -67,6 +70,7 @@ type claim struct {
 	entry   *entry
 	pending map[string]bool // still to go
 	need    Vector          // noted as coming
+	moves   bool            // they go on elsewhere
 }
 
 // gone notes that a run left or shrank.
@@ -247,7 +251,7 @@ func (t *turn) preempt(e *entry) bool {
 	switch {
 	case len(chosen) > 0:
 		cl.searched = 0
-		t.claim(e, w, at, chosen)
+		t.claim(e, w, at).ask(t, chosen)
 		return true
 	case until < len(nodes):
 		cl.searched = until
@@ -257,33 +261,39 @@ func (t *turn) preempt(e *entry) bool {
 	return false
 }
 
-func (t *turn) claim(e *entry, w *Workload, at Assignment, chosen []*victim) {
+// claim keeps a place for e, for which others will be asked to go.
+func (t *turn) claim(e *entry, w *Workload, at Assignment) *claim {
 	c := &claim{Reservation: *newReservation(w, at, e.rank()), entry: e, pending: map[string]bool{}, need: w.takes(t.c, at)}
 	c.firm = true
 	t.q.tree.Coming(w.Queue, c.need, +1)
 	c.Start, c.Early, c.Late = t.now.Add(t.p.Grace), t.now, t.now.Add(2*t.p.Grace)
-	history := t.q.history(w.ID)
+	t.q.history(w.ID).claims++
+	t.q.unreserve(w.ID)
+	t.q.leave(e)
+	e.claim = c
+	t.q.claims = append(t.q.claims, c)
+	return c
+}
+
+// ask asks victims to go for it.
+func (c *claim) ask(t *turn, chosen []*victim) {
+	history := t.q.history(c.ID)
 	if history.victims == nil {
 		history.victims = map[string]bool{}
 	}
-	history.claims++
 	for _, v := range chosen {
 		id := v.r.Workload.ID
 		c.pending[id], history.victims[id] = true, true
 		v.r.leaving, v.r.going = true, v.need
 		t.q.tree.Going(v.r.Workload.Queue, v.need, +1)
 		if v.shrink {
-			t.res.Resizes = append(t.res.Resizes, Resize{ID: id, At: least(v.r), Was: v.r.At, For: w.ID})
+			t.res.Resizes = append(t.res.Resizes, Resize{ID: id, At: least(v.r), Was: v.r.At, For: c.ID})
 			continue
 		}
 		t.res.Evictions = append(t.res.Evictions, Eviction{
-			ID: id, For: w.ID, Why: v.why, AskCheckpoint: true, Grace: t.p.Grace, Lost: time.Duration(v.lost) * time.Millisecond,
+			ID: id, For: c.ID, Why: v.why, AskCheckpoint: true, Grace: t.p.Grace, Lost: time.Duration(v.lost) * time.Millisecond,
 		})
 	}
-	t.q.unreserve(w.ID)
-	t.q.leave(e)
-	e.claim = c
-	t.q.claims = append(t.q.claims, c)
 }
 
 // hunt is one search for victims. It tries on the model itself and leaves it as it was.

@@ -52,6 +52,7 @@ type rhythm struct {
 	// pausedTo is when the next is allowed after too many of those.
 	pausedTo time.Time
 	ends     endings
+	moves    moves
 }
 
 // HalfLife is how fast the past use of a queue fades.
@@ -247,6 +248,9 @@ func (e *entry) key(q *Queues, overdue bool) classKey {
 
 // level is the size of what a workload has left to do, having run for a while.
 func (q *Queues) level(w *Workload, ran time.Duration) int {
+	if w.Preemptible {
+		return levelOf(q.estimate(w).Probe(ran), devicesOf(w))
+	}
 	return levelOf(q.estimate(w).Index(ran), devicesOf(w))
 }
 

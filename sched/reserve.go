@@ -255,7 +255,7 @@ func (t *turn) block(rs []*Reservation) []string {
 					continue
 				}
 				need := r.roles[i].Need
-				share := need.share()
+				share := need.Part()
 				need.CPU = min(need.CPU, api.MilliCPU(max(n.room.CPU, 0)))
 				need.Memory = min(need.Memory, api.Bytes(max(n.room.Memory, 0)))
 				need.Disk = min(need.Disk, max(n.disk, 0))

@@ -221,9 +221,9 @@ func (z *zone) part(w *Workload, share float64) cost.Part {
 		n := float64(r.Replicas) * share
 		part.CPU += api.MilliCPU(n * float64(r.Need.CPU))
 		part.Memory += api.Bytes(n * float64(r.Need.Memory))
-		part.Thousandths += int64(n * float64(r.Need.Devices) * float64(r.Need.share()))
+		part.Thousandths += int64(n * float64(r.Need.Devices) * float64(r.Need.Part()))
 		if part.DeviceType == "" {
-			part.DeviceType = r.Need.choice(0)
+			part.DeviceType = r.Need.Choice(0)
 		}
 	}
 	return part

@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/quota"
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/api/v1/terminal"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -41,6 +42,7 @@ func whole() map[Kind]Object {
 		return m
 	}
 	text := fault.T("A sentence.", "一句话。")
+	lies := &mount.Source{Folder: "pool", S3: &mount.S3Source{Endpoint: "https://s3.example.org", Region: "us-east-1", Bucket: "photos", Prefix: "faces", Secret: "store"}}
 	return map[Kind]Object{
 		KindTrainingTask: &TrainingTask{
 			Meta: meta(MustInfo(KindTrainingTask), "GPT大模型分布式训练"),
@@ -61,15 +63,15 @@ func whole() map[Kind]Object {
 				Restart:         &RestartPolicy{3, Duration(time.Hour), Duration(2 * time.Hour), Duration(time.Minute)}, Batch: BatchKeepGlobal, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
 					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
-					[]DataPlace{{2 << 40, []string{"beijing-1"}}},
+					[]DataPlace{{2 << 40, []string{"beijing-1"}}}, &where.Weights{Price: 3, Carbon: 1, Latency: 2}, true,
 				},
-				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
+				Topology: &Topology{Mode: TopologyBounded, MaxPerRack: 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Checkpoint: &Checkpoints{
 					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40, true}, true, true, "ckpt", "auto",
 				},
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
-				Image:    "image", Datasets: []AssetRef{{Name: "corpus", Version: "v1", Path: "data", Settled: mount.Settled{Digest: "00", Size: 9}}}, Models: []AssetRef{{Name: "base", Version: "v2", Path: "model", Settled: mount.Settled{Digest: "01", Size: 8}}},
-				Outputs: &Outputs{&mount.Output{Name: "model", Path: "final", Alias: "candidate"}, "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Restore: &Rewind{"0000000000000000002-0000000000000000040", 40, 1, 2, at}, Preflight: PreflightWarn, Stragglers: StragglersReplace,
+				Image:    "image", Datasets: []AssetRef{{Name: "corpus", Version: "v1", Path: "data", Settled: mount.Settled{Digest: "00", Size: 9, Source: lies}}}, Models: []AssetRef{{Name: "base", Version: "v2", Path: "model", Settled: mount.Settled{Digest: "01", Size: 8, Source: lies}}},
+				Outputs: &Outputs{mount.Leaves{Model: &mount.Output{Name: "model", Path: "final", Alias: "candidate"}, Dataset: &mount.Output{Name: "answers", Path: "answers", Alias: "none"}}, "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Restore: &Rewind{"0000000000000000002-0000000000000000040", 40, 1, 2, at}, Preflight: PreflightWarn, Stragglers: StragglersReplace,
 				Inside: []string{"env-1", "env-2"},
 			},
 			Status: TrainingTaskStatus{
@@ -83,7 +85,7 @@ func whole() map[Kind]Object {
 				Use:       &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
 				TaskFigures: TaskFigures{
 					&Interruptions{1, map[string]int{"killed": 1}, 3, 1, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "restart", "task-1-worker-0-2", ptr(3), "node-1", "worker", 2, RecoverySteps{10, 9, 7, ptr(int64(2)), true, true, true, 3, "shared"}, at, at, &at, &at, &at, &at, &at}}},
-					&TimeUse{at, at, TimeStalled, map[TimeKind]Duration{TimeEffective: Duration(time.Hour)}, 10, 2, Duration(time.Second), &moment.Mark{At: at, Boot: "boot", Up: Duration(time.Hour), Moved: Duration(time.Minute)}}, &SavedStep{8, at}, &mount.Made{Name: "model", Version: 3, Reason: "NoOutput", Message: text},
+					&TimeUse{at, at, TimeStalled, map[TimeKind]Duration{TimeEffective: Duration(time.Hour)}, 10, 2, Duration(time.Second), &moment.Mark{At: at, Boot: "boot", Up: Duration(time.Hour), Moved: Duration(time.Minute)}}, &SavedStep{8, at}, mount.Left{Model: &mount.Made{Name: "model", Version: 3, Reason: "NoOutput", Message: text}, Dataset: &mount.Made{Name: "answers", Version: 4, Reason: "NoOutput", Message: text}},
 				},
 				Intervals:  []SaveInterval{{MemoryTier, 40, Duration(8 * time.Second), 0.0015, text}},
 				InUseBy:    "train-1",
@@ -131,8 +133,8 @@ func whole() map[Kind]Object {
 		},
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),
-			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}},
-			Status: QueueStatus{3, 4},
+			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}, &where.Weights{Price: 1, Carbon: 2, Latency: 3}, true},
+			Status: QueueStatus{3, 4, 1, 2},
 		},
 		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6, 7, 8}, []string{"owner"}, []string{"team"}, &quota.Environments{Running: 1, Devices: 2, Storage: 3}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{Logs: 1, Outputs: 2, Archives: 3, Checkpoints: 4, Assets: 5, Images: 6, Objects: 7, Secrets: 8}}},
 		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true, &quota.Environments{Running: 4, Devices: -1, Storage: 5}}, Status: UserStatus{"$argon2id$", &at, 2, []terminal.Key{{ID: "0123456789ab", Name: "laptop", Key: "ssh-ed25519 AAAA", Fingerprint: "SHA256:x", AddedAt: at}}}},

@@ -128,6 +128,7 @@ func (f *faults) zoneRules(at string, s *TrainingTaskSpec) {
 	f.survivors(at, s)
 	f.data(at+".data", z.Data)
 	f.span(at+".maxLatency", z.MaxLatency)
+	f.list = append(f.list, z.Prefer.Check(at+".prefer")...)
 	switch z.SameRegion {
 	case "", RegionPrefer, RegionRequire:
 	default:
@@ -231,13 +232,5 @@ func (f *faults) timing(s *TrainingTaskSpec) {
 	default:
 		f.add("spec.deferrable", "%s is nothing to wait for; use cheap or green.", "%s 不是合法的取值，请使用 cheap 或 green。", quote(string(s.Deferrable)))
 	}
-	if s.Topology != nil {
-		switch t := s.Topology; t.Mode {
-		case TopologyPack, TopologySpread:
-		case TopologyBounded:
-			f.count("spec.topology.maxPerRack", t.MaxPerRack, 1, maxReplicas)
-		default:
-			f.add("spec.topology", "%s is no topology; use pack, spread or {maxPerRack: n}.", "%s 不是合法的拓扑，请使用 pack、spread 或 {maxPerRack: n}。", quote(string(t.Mode)))
-		}
-	}
+	f.list = append(f.list, s.Topology.Check("spec.topology")...)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -111,6 +112,9 @@ func TestPlaceRulesRefuse(t *testing.T) {
 		{zones(2, ZoneRules{Data: make([]DataPlace, 65)}), "spec.zones.data", "65"},
 		{zones(2, ZoneRules{MaxLatency: -1}), "spec.zones.maxLatency", "10 years"},
 		{zones(2, ZoneRules{SameRegion: "must"}), "spec.zones.sameRegion", "prefer or require"},
+		{zones(2, ZoneRules{Prefer: &where.Weights{}}), "spec.zones.prefer", "nothing counts"},
+		{zones(2, ZoneRules{Prefer: &where.Weights{Price: -1, Carbon: 1}}), "spec.zones.prefer.price", "0 to 100"},
+		{zones(2, ZoneRules{Prefer: &where.Weights{Latency: 101}}), "spec.zones.prefer.latency", "0 to 100"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = "now" }), "spec.deferrable", "cheap or green"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = DeferCheap }), "spec.deferrable", "expectedTime"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable, s.Deadline = DeferGreen, &at }), "spec.deferrable", "expectedTime"},
@@ -154,7 +158,7 @@ func TestPlaceRulesAccept(t *testing.T) {
 			s.Zones = &ZoneRules{SameRegion: RegionRequire, SurviveZoneLoss: true, Split: map[string]int{"a": 2, "b": 1}, Data: []DataPlace{{1 << 40, []string{"a", "b"}}}}
 		}),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologySpread} }),
-		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{TopologyBounded, 2} }),
+		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyBounded, MaxPerRack: 2} }),
 		spec(func(s *TrainingTaskSpec) {
 			s.Roles[0].Replicas = 3
 			s.Zones = &ZoneRules{Allow: []string{"a", "b", "c"}, Split: map[string]int{"a": 2, "b": 1}, MaxLatency: Duration(2 * time.Millisecond)}
@@ -244,7 +248,7 @@ func TestShareAndTopologyJSON(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]Topology{
-		`"pack"`: {Mode: TopologyPack}, `"spread"`: {Mode: TopologySpread}, `{"maxPerRack":2}`: {TopologyBounded, 2},
+		`"pack"`: {Mode: TopologyPack}, `"spread"`: {Mode: TopologySpread}, `{"maxPerRack":2}`: {Mode: TopologyBounded, MaxPerRack: 2},
 	} {
 		var got Topology
 		err := json.Unmarshal([]byte(in), &got)

@@ -42,6 +42,7 @@ func (q *Queue) Validate() []fault.Field {
 		}
 	}
 	f.projects("spec.projects", s.Projects)
+	f.list = append(f.list, s.Prefer.Check("spec.prefer")...)
 	return f.list
 }
 

@@ -28,7 +28,7 @@ func draw(t *rapid.T, v reflect.Value, depth int) {
 		v.SetUint(rapid.Uint64Range(1, 1000).Draw(t, "share"))
 		return
 	case reflect.TypeFor[Topology]():
-		v.Set(reflect.ValueOf(rapid.SampledFrom([]Topology{{TopologyPack, 0}, {TopologySpread, 0}, {TopologyBounded, 3}}).Draw(t, "topology")))
+		v.Set(reflect.ValueOf(rapid.SampledFrom([]Topology{{Mode: TopologyPack}, {Mode: TopologySpread}, {Mode: TopologyBounded, MaxPerRack: 3}}).Draw(t, "topology")))
 		return
 	}
 	switch v.Kind() {

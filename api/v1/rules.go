@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
@@ -17,11 +18,11 @@ const (
 	maxLabels      = 64
 	maxLabelValue  = 256
 	maxPath        = 4096
-	maxReplicas    = 16384 // of a gang in total
-	maxSpares      = 64    // of a role
-	maxDevices     = 64    // of a node: a placement's mask has 64 bits
-	maxWord        = 64    // types, racks, currencies: characters
-	maxList        = 1000  // names in a list
+	maxReplicas    = where.MostReplicas // of a gang in total
+	maxSpares      = 64                 // of a role
+	maxDevices     = 64                 // of a node: a placement's mask has 64 bits
+	maxWord        = 64                 // types, racks, currencies: characters
+	maxList        = 1000               // names in a list
 
 	maxCPU    = MilliCPU(100_000 * 1000)
 	minMemory = Bytes(1 << 20)

@@ -325,7 +325,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"long image", spec(func(s *TrainingTaskSpec) { s.Image = strings.Repeat("a/", 300) + "b" }), "spec.image", "is not the name of an image"},
 		{"datasets", spec(func(s *TrainingTaskSpec) { s.Datasets = []AssetRef{{Name: "a", Path: "/etc/a"}} }), "spec.datasets[0].path", "below /data"},
 		{"models", spec(func(s *TrainingTaskSpec) { s.Models = []AssetRef{{Name: "A", Path: "/models/a"}} }), "spec.models[0].name", "not the name"},
-		{"output model", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Model: &mount.Output{Name: "A"}} }), "spec.outputs.model.name", "not the name"},
+		{"output model", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Leaves: mount.Leaves{Model: &mount.Output{Name: "A"}}} }), "spec.outputs.model.name", "not the name"},
 		{"checkpoint folder", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Folder: "/ckpt"} }), "spec.checkpoint.folder", "relative"},
 		{"checkpoint folder itself", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Folder: "."} }), "spec.checkpoint.folder", "not the directory itself"},
 		{"checkpoint folder nowhere", spec(func(s *TrainingTaskSpec) {
@@ -341,6 +341,12 @@ func TestPrepareRefuses(t *testing.T) {
 			s.Roles = append(s.Roles, s.Roles[0])
 			s.Roles[0].Name, s.Roles[1].Name, s.Roles[1].Restart, s.Checkpoint = "a", "b", RestartRole, &Checkpoints{Auto: true}
 		}), "spec.checkpoint.auto", "no interval in common"},
+		{"output dataset", spec(func(s *TrainingTaskSpec) {
+			s.Outputs = &Outputs{Leaves: mount.Leaves{Dataset: &mount.Output{Name: "a", Path: "../x"}}}
+		}), "spec.outputs.dataset.path", "relative"},
+		{"output dataset's alias", spec(func(s *TrainingTaskSpec) {
+			s.Outputs = &Outputs{Leaves: mount.Leaves{Dataset: &mount.Output{Name: "a", Alias: "b"}}}
+		}), "spec.outputs.dataset.alias", "no aliases"},
 		{"output logs", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Logs: "/var"} }), "spec.outputs.logs", "relative"},
 		{"output keep", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Keep: -1} }), "spec.outputs.keep", "10 years"},
 

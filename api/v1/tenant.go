@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/quota"
 	"github.com/fermi-cluster/fermi/api/v1/terminal"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // Queue is a share of the cluster.
@@ -22,23 +23,26 @@ func (q *Queue) GetMeta() *Meta { return &q.Meta }
 
 // QueueSpec is the operator's wish.
 type QueueSpec struct {
-	Paused bool `json:"paused,omitempty"` // keeps everything in the queue waiting
-	// MaxPending is how many tasks may wait; beyond it a submit is answered 429.
-	MaxPending int `json:"maxPending,omitempty" explicit:"nonzero" doc:"100000 when absent."`
+	Paused     bool `json:"paused,omitempty"` // keeps everything in the queue waiting
+	MaxPending int  `json:"maxPending,omitempty" explicit:"nonzero" doc:"How many may wait; beyond it a submit is answered 429. 100000 when absent."`
 	// Parent makes queues a tree; its guarantee and limit hold for all below it together.
 	Parent string `json:"parent,omitempty" doc:"The queue this one is a part of; none when absent."`
 	// Guarantee, Limit: by resource: cpu in cores, memory in GiB, devices of any type, or a device type.
 	Guarantee map[string]int `json:"guarantee,omitempty" doc:"What it gets back when others borrowed it: cpu (cores), memory (GiB), devices, or a device type such as A100."`
 	Weight    int            `json:"weight,omitempty" explicit:"nonzero" doc:"Share of what is left among its siblings; 1 when absent."`
 	Limit     map[string]int `json:"limit,omitempty" doc:"The most it may hold, in the words of guarantee."`
-	// Projects are the operator's word about who may use the queue; a queue's parent and children say their own.
-	Projects []string `json:"projects,omitempty" doc:"Projects that may use it beside those whose spec.queue it is; * is every project."`
+	Projects  []string       `json:"projects,omitempty" doc:"Projects that may use it beside those whose spec.queue it is; * is every project. Its parent and children say their own."`
+	// Prefer and Stay hold for tasks of the queue itself, not of those below it.
+	Prefer *where.Weights `json:"prefer,omitempty" doc:"What counts between zones that have room, for its tasks that say nothing themselves; the price alone when absent."`
+	Stay   bool           `json:"stay,omitempty" doc:"None of its tasks is moved so that others find room."`
 }
 
-// QueueStatus is empty until queues have shares; counts are computed on read.
+// QueueStatus is computed on read.
 type QueueStatus struct {
-	Pending int `json:"pending,omitempty"`
-	Running int `json:"running,omitempty"`
+	Pending      int `json:"pending,omitempty" doc:"Work of all kinds that waits for a place."`
+	Running      int `json:"running,omitempty" doc:"Work of all kinds that has one."`
+	PendingTasks int `json:"pendingTasks,omitempty" doc:"The training tasks among what waits."`
+	RunningTasks int `json:"runningTasks,omitempty" doc:"The training tasks among what runs."`
 }
 
 // Project is a tenant.

@@ -12,13 +12,13 @@ type TaskFigures struct {
 	Interruptions *Interruptions `json:"interruptions,omitempty" doc:"What failures cost; absent while nothing failed."`
 	Time          *TimeUse       `json:"time,omitempty" doc:"How its time since its first start was spent."`
 	Saved         *SavedStep     `json:"saved,omitempty" doc:"Its newest checkpoint in a tier, as of the last time that this was written down."`
-	Model         *mount.Made    `json:"model,omitempty" doc:"The version of a model that was made of its outputs."`
+	mount.Left
 }
 
-// OwesModel says that it completed and no model was made of its outputs yet, which its user wished.
-func (t *TrainingTask) OwesModel() bool {
+// Owes says that it completed and a version was not made of its outputs yet, which its user wished.
+func (t *TrainingTask) Owes() bool {
 	o := t.Spec.Outputs
-	return t.Status.Phase == PhaseCompleted && o != nil && o.Model != nil && t.Status.Model == nil && t.Meta.DeletedAt == nil
+	return t.Status.Phase == PhaseCompleted && o != nil && o.Owes(&t.Status.Left) && t.Meta.DeletedAt == nil
 }
 
 // SavedStep is the newest checkpoint of a task.

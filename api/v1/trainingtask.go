@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/fsm"
 )
@@ -265,7 +266,23 @@ type ZoneRules struct {
 	SameRegion      RegionRule `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`
 	// Data is what the task reads and where it lies. Without it every zone is as good.
 	Data []DataPlace `json:"data,omitempty" maxItems:"64" doc:"What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes."`
+	// Prefer is a wish, no rule; the queue's counts where it is absent.
+	Prefer *where.Weights `json:"prefer,omitempty" doc:"What counts between zones that have room; as the queue says when absent, else the price alone."`
+	Stay   bool           `json:"stay,omitempty" doc:"It is never moved so that others find room."`
 }
+
+// Topology is how a gang lies in racks.
+type (
+	Topology     = where.Topology
+	TopologyMode = where.TopologyMode
+)
+
+// The forms of a topology.
+const (
+	TopologyPack    = where.TopologyPack
+	TopologySpread  = where.TopologySpread
+	TopologyBounded = where.TopologyBounded
+)
 
 // DataPlace is data that a task reads: how much, and which zones have all of it.
 type DataPlace struct {
@@ -328,9 +345,9 @@ type AssetRef = mount.AssetRef
 
 // Outputs say what of the run is kept. $FERMI_OUTPUT is always uploaded.
 type Outputs struct {
-	Model *mount.Output `json:"model,omitempty" doc:"A version of this model is made of the outputs when the task completes."`
-	Logs  string        `json:"logs,omitempty" doc:"Further folder, relative to the working directory, uploaded as logs/."`
-	Keep  Duration      `json:"keep,omitempty" doc:"How long outputs and logs are kept after the end; for ever when absent."`
+	mount.Leaves
+	Logs string   `json:"logs,omitempty" doc:"Further folder, relative to the working directory, uploaded as logs/."`
+	Keep Duration `json:"keep,omitempty" doc:"How long outputs and logs are kept after the end; for ever when absent."`
 }
 
 // Phase is where a task stands.

@@ -445,7 +445,7 @@ func (f *faults) assets(s *TrainingTaskSpec) {
 	if s.Outputs == nil {
 		return
 	}
-	f.list = append(f.list, s.Outputs.Model.Check("spec.outputs.model")...)
+	f.list = append(f.list, s.Outputs.Check("spec.outputs")...)
 	f.relative("spec.outputs.logs", s.Outputs.Logs)
 	f.span("spec.outputs.keep", s.Outputs.Keep)
 }

@@ -17,6 +17,7 @@ var planner = []struct{ bench, title, text string }{
 	{"mind-backlog", "A long backlog", "A full cluster, and up to 100,000 tasks of many shapes that all could fit as soon as something ends. A turn of the planner must stay short, and who comes and fits must not wait " +
 		"for the others to be refused once more."},
 	{"mind-churn", "Small tasks that come and go", "Tasks of the published OpenB traces come at random and end. What is packed badly is paid for by the tasks of whole nodes, which are refused. Beside it: FGD and best fit. " +
+		"When things end is not in the score: told the exact lifetimes it refused less on one trace (0.59 for 0.82 % at 0.90) and more on another (1.10 for 1.01 %). " +
 		"Try it: `fermi sim --scenario churn`."},
 	{"mind-topology", "Gangs and the tree of racks and leaves", "Gangs of 1 to 64 nodes come and go in a nearly full cluster. A gang whose nodes hang on one leaf switch is faster; one that waits for such a place is later. " +
 		"Try it: `fermi sim --scenario topology`."},
@@ -41,6 +42,12 @@ func PlannerPage(runs []Run) (page string, pictures map[string]string) {
 		name := s.bench + ".svg"
 		pictures[name] = bars(s.title, runs[at].Checks)
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n![%s: measured over what it must be](../pictures/%s)\n", s.title, s.text, s.title, name)
+		for i, note := range runs[at].Notes {
+			if i == 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "- %s\n", note)
+		}
 	}
 	return b.String(), pictures
 }

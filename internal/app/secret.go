@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -48,6 +49,11 @@ func (s *secrets) of(ctx context.Context, taskID, role string) (map[api.SecretRe
 	}
 	for _, ref := range task.Program.Credentials {
 		if err := s.credential(ctx, task.Meta.Project, ref.Secret, out); err != nil {
+			return nil, err
+		}
+	}
+	for _, from := range mount.Buckets(task.Program.Datasets) {
+		if err := s.credential(ctx, task.Meta.Project, from.Secret, out); err != nil {
 			return nil, err
 		}
 	}

@@ -74,6 +74,16 @@ func (r *Repo) Begin(ctx context.Context, project string, raw []byte) (m *asset.
 	return m, digest, missing, err
 }
 
+// BeginListing writes down what a version by reference shall be; there is nothing to send.
+func (r *Repo) BeginListing(ctx context.Context, project string, raw []byte) (m *asset.Manifest, digest string, err error) {
+	if m, err = asset.DecodeListing(raw); err != nil {
+		return nil, "", err
+	}
+	digest = asset.Sum(raw).String()
+	_, err = r.blob.Put(ctx, uploadKey(project, digest), bytes.NewReader(raw))
+	return m, digest, err
+}
+
 // missing looks for every chunk of a manifest.
 func (r *Repo) missing(ctx context.Context, project string, m *asset.Manifest) ([]int, error) {
 	gone := make([]bool, len(m.Chunks))
@@ -133,8 +143,8 @@ func (r *Repo) PutChunk(ctx context.Context, project string, h asset.Hash, p []b
 	return err
 }
 
-// Upload reads what Begin wrote down; fault NotFound where it is too old.
-func (r *Repo) Upload(ctx context.Context, project, digest string) (*asset.Manifest, []byte, error) {
+// Upload reads what Begin wrote down, or BeginListing of what lies elsewhere; fault NotFound where it is too old.
+func (r *Repo) Upload(ctx context.Context, project, digest string, elsewhere bool) (*asset.Manifest, []byte, error) {
 	raw, err := r.whole(ctx, uploadKey(project, digest))
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil, fault.New(fault.NotFound, "NoUpload", fault.T("There is no such upload; begin it again.", "没有此次上传，请重新开始。"))
@@ -145,7 +155,15 @@ func (r *Repo) Upload(ctx context.Context, project, digest string) (*asset.Manif
 	if asset.Sum(raw).String() != digest {
 		return nil, nil, damaged("the list of its files")
 	}
-	m, err := asset.Decode(raw)
+	return decoded(raw, elsewhere)
+}
+
+func decoded(raw []byte, elsewhere bool) (m *asset.Manifest, same []byte, err error) {
+	if elsewhere {
+		m, err = asset.DecodeListing(raw)
+	} else {
+		m, err = asset.Decode(raw)
+	}
 	return m, raw, err
 }
 
@@ -177,12 +195,7 @@ func (r *Repo) Manifest(ctx context.Context, project, digest string, elsewhere b
 	if asset.Sum(raw).String() != digest {
 		return nil, nil, damaged("the list of its files")
 	}
-	if elsewhere {
-		m, err := asset.DecodeListing(raw)
-		return m, raw, err
-	}
-	m, err := asset.Decode(raw)
-	return m, raw, err
+	return decoded(raw, elsewhere)
 }
 
 func (r *Repo) whole(ctx context.Context, key string) ([]byte, error) {

@@ -138,6 +138,12 @@ func TestLine(t *testing.T) {
 			t.Errorf("%s: %q", file, got)
 		}
 	}
+	e := Evidence{Code: 126, Reason: "ExitedNonZero", Words: "one\nsh: 1: ./lab: Permission denied\n\n"}
+	for words, want := range map[string]string{e.Words: "sh: 1: ./lab: Permission denied", "lab: no such option\n": "lab: no such option", " \n": ""} {
+		if e.Words = words; Line(e, rules.Cause(e)) != want {
+			t.Errorf("%q: %q", words, Line(e, rules.Cause(e)))
+		}
+	}
 }
 
 func FuzzCause(f *testing.F) {

@@ -104,8 +104,8 @@ func Fingerprint(e Evidence, cause *Rule) string {
 // MaxLine bounds the words that decided.
 const MaxLine = 300
 
-// Line is the words that decided: the line the rule found or, of a traceback, its exception. ""
-// where no words did.
+// Line is the words that decided: the line the rule found or, of a traceback, its exception. Of an error code that no rule
+// knows more of it is the last line; "" where no words say anything.
 func Line(e Evidence, cause *Rule) string {
 	for _, re := range append(append([]*regexp.Regexp{}, cause.final...), cause.words...) {
 		for _, text := range []string{lastTraceback(e.Words), e.Words} {
@@ -121,8 +121,15 @@ func Line(e Evidence, cause *Rule) string {
 			return printable(lineAround(text, at[0]))
 		}
 	}
+	if cause.ID == unknownCode {
+		text := strings.TrimSpace(e.Words)
+		return printable(text[strings.LastIndexByte(text, '\n')+1:])
+	}
 	return ""
 }
+
+// unknownCode is the rule of an error code without words that are known.
+const unknownCode = "exit-code"
 
 func lineAround(text string, at int) string {
 	begin := strings.LastIndexByte(text[:at], '\n') + 1

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -26,7 +27,7 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	model, err := modelOf(w, r)
+	model, adapter, err := modelOf(w, r)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -36,39 +37,43 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
+	if adapters := s.settings().Adapters; adapter != "" && !slices.Contains(adapters, adapter) {
+		refuse(w, r, fault.New(fault.NotFound, "NoAdapter", fault.T("The service %s has no adapter %.64q; it has: %s.", "服务 %s 没有适配器 %.64q；现有：%s。", model, adapter, cmp.Or(strings.Join(adapters, ", "), "-"))))
+		return
+	}
 	g.carry(w, r, s, who, target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
 }
 
 var errNoModel = fault.New(fault.Invalid, "NoModel", fault.T(`Say which service: {"model": "NAME", …}.`, `请指明服务：{"model": "NAME", …}。`))
 
 // modelOf reads the model's name out of a question, and puts the question back. A service is its model's name; what
-// follows a slash is the service's own (an adapter).
-func modelOf(w http.ResponseWriter, r *http.Request) (string, error) {
+// follows a colon is one of its adapters, and what follows a slash the service's own.
+func modelOf(w http.ResponseWriter, r *http.Request) (name, adapter string, err error) {
 	if r.Method == http.MethodGet || r.Body == nil {
-		if m := r.URL.Query().Get("model"); m != "" {
-			return m, nil
+		if name, adapter, _ = strings.Cut(r.URL.Query().Get("model"), ":"); name != "" {
+			return name, adapter, nil
 		}
-		return "", errNoModel
+		return "", "", errNoModel
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyIn))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOpenAI))
 	_ = control.SetReadDeadline(time.Time{})
 	if err != nil {
-		return "", fault.New(fault.Invalid, "BadBody", fault.T("The body did not come whole, or has more than %d bytes.", "请求体不完整，或超过 %d 字节。", maxOpenAI)).Because(err)
+		return "", "", fault.New(fault.Invalid, "BadBody", fault.T("The body did not come whole, or has more than %d bytes.", "请求体不完整，或超过 %d 字节。", maxOpenAI)).Because(err)
 	}
 	var q struct {
 		Model string `json:"model"`
 	}
 	if err := json.Unmarshal(body, &q); err != nil {
-		return "", fault.New(fault.Invalid, "BadBody", fault.T("The body is not JSON.", "请求体不是 JSON。")).Because(err)
+		return "", "", fault.New(fault.Invalid, "BadBody", fault.T("The body is not JSON.", "请求体不是 JSON。")).Because(err)
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = &inMemory{bytes.NewReader(body), body}, int64(len(body)), nil
-	name, _, _ := strings.Cut(q.Model, "/")
-	if name == "" {
-		return "", errNoModel
+	name, _, _ = strings.Cut(q.Model, "/")
+	if name, adapter, _ = strings.Cut(name, ":"); name == "" {
+		return "", "", errNoModel
 	}
-	return name, nil
+	return name, adapter, nil
 }
 
 // models lists the services that the caller may ask, or shows one.
@@ -90,14 +95,21 @@ func (g *Gateway) models(w http.ResponseWriter, r *http.Request, one string) {
 		Object  string `json:"object"`
 		Created int64  `json:"created"`
 		OwnedBy string `json:"owned_by"`
+		Parent  string `json:"parent,omitempty"` // of an adapter
 	}
 	found := []model{}
 	for _, s := range list {
 		spec := s.settings()
-		if ok, err := g.reaches(r.Context(), who, spec.Project); err != nil || !ok || one != "" && s.name != one {
+		if ok, err := g.reaches(r.Context(), who, spec.Project); err != nil || !ok {
 			continue
 		}
-		found = append(found, model{s.name, "model", 0, spec.Project})
+		found = append(found, model{s.name, "model", 0, spec.Project, ""})
+		for _, a := range spec.Adapters {
+			found = append(found, model{s.name + ":" + a, "model", 0, spec.Project, s.name})
+		}
+	}
+	if one != "" {
+		found = slices.DeleteFunc(found, func(m model) bool { return m.ID != one })
 	}
 	var out any = map[string]any{"object": "list", "data": found}
 	if one != "" {

@@ -13,6 +13,9 @@ import (
 
 // wait asks, and meanwhile keeps a client alive that waits for a stream of events, where the service wants that.
 func (t *trip) wait(ctx context.Context) (a *answer, pinged bool, err error) {
+	if a, alone, err := t.together(ctx); !alone {
+		return a, false, err
+	}
 	g := t.s.settings().Gateway
 	if g == nil || g.Ping == 0 || t.framed || !t.question.kept || !wantsEvents(t.in, t.question.body) {
 		a, err = t.ask(ctx)

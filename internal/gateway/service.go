@@ -25,7 +25,7 @@ type service struct {
 	spec              atomic.Pointer[serving.ServiceEndpointsSpec]
 	meters            atomic.Pointer[serviceMeters]
 	cold              func() // said when a request waits and no replica is there; nil: nobody wants to know
-	cached            cache.Cache
+	beside
 
 	mu       sync.Mutex
 	replicas []*replica     // that may be chosen
@@ -34,6 +34,12 @@ type service struct {
 	closed   bool
 	holds    time.Duration // how long a request has its replica, of late
 	zones    zones
+}
+
+// beside is what is known of questions themselves.
+type beside struct {
+	cached    cache.Cache // answers, where they may be given again
+	gathering gathering
 }
 
 // replica is one that answers.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,8 @@ const (
 type Answerer struct {
 	model *Model
 	step  int
+	// adapters are other models, which questions to NAME:ADAPTER are answered with.
+	adapters map[string]*Answerer
 	// Delay is waited between the words of a stream, to look like a larger model.
 	Delay time.Duration
 }
@@ -150,15 +153,16 @@ func (a *Answerer) one(w http.ResponseWriter, r *http.Request) {
 
 func (a *Answerer) many(w http.ResponseWriter, r *http.Request) {
 	var ask struct {
-		Points [][2]float64 `json:"points"`
+		Points    [][2]float64 `json:"points"`
+		Instances [][2]float64 `json:"instances"` // what TensorFlow Serving calls them
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&ask); err != nil || len(ask.Points) == 0 || len(ask.Points) > maxPoints {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&ask); err != nil || len(ask.Points)+len(ask.Instances) == 0 || len(ask.Points)+len(ask.Instances) > maxPoints {
 		bad(w, http.StatusBadRequest, `send {"points": [[x, y], …]}, at most %d of them`, maxPoints)
 		return
 	}
-	out := make([]Prediction, len(ask.Points))
-	for i, p := range ask.Points {
-		out[i] = a.predict(p[0], p[1])
+	out := []Prediction{}
+	for _, p := range slices.Concat(ask.Points, ask.Instances) {
+		out = append(out, a.predict(p[0], p[1]))
 	}
 	sendJSON(w, http.StatusOK, map[string]any{"predictions": out})
 }
@@ -292,6 +296,14 @@ func (a *Answerer) chat(w http.ResponseWriter, r *http.Request) {
 		bad(w, http.StatusBadRequest, `send {"messages": [{"role": "user", "content": "1.5 -0.5"}]}`)
 		return
 	}
+	if _, name, ok := strings.Cut(q.Model, ":"); ok {
+		other := a.adapters[name]
+		if other == nil {
+			bad(w, http.StatusNotFound, "there is no adapter %q", name)
+			return
+		}
+		a = &Answerer{model: other.model, step: other.step, Delay: a.Delay}
+	}
 	asked := q.text()
 	words := a.words(asked)
 	id := fmt.Sprintf("chatcmpl-%x", time.Now().UnixNano())
@@ -350,6 +362,7 @@ func (a *Answerer) Serve(ctx context.Context, l net.Listener, grace time.Duratio
 
 func serveCommand(both func(en, zh string) string) *cobra.Command {
 	var listen, model string
+	var adapters []string
 	var delay, startup time.Duration
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -360,12 +373,13 @@ func serveCommand(both func(en, zh string) string) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", both("address (default: all addresses, $PORT)", "监听地址（默认：所有地址、$PORT）"))
 	cmd.Flags().StringVar(&model, "model", "", both("model.json of the sample trainer", "sample 训练产出的 model.json"))
+	cmd.Flags().StringArrayVar(&adapters, "adapter", nil, both("NAME=model.json: what questions to MODEL:NAME are answered with; may be repeated", "NAME=model.json：以 MODEL:NAME 提问时使用的模型；可重复"))
 	cmd.Flags().DurationVar(&delay, "delay", 0, both("wait between the words of a streamed answer, such as 50ms", "流式回答中每个词之间的等待时间，如 50ms"))
 	cmd.Flags().DurationVar(&startup, "startup", 0, both("wait before listening, to look like a larger model", "监听前的等待时间，用于模拟较大的模型"))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := notify(cmd.Context())
 		defer stop()
-		err := serveSample(ctx, listen, model, delay, startup, cmd.OutOrStdout())
+		err := serveSample(ctx, listen, model, adapters, delay, startup, cmd.OutOrStdout())
 		var ours *Exit
 		if errors.As(context.Cause(ctx), &ours) && err == nil {
 			return nil // told to end, and everything was answered
@@ -379,19 +393,32 @@ func serveCommand(both func(en, zh string) string) *cobra.Command {
 	return cmd
 }
 
-func serveSample(ctx context.Context, listen, model string, delay, startup time.Duration, out io.Writer) (err error) {
+// loadFile reads a model.json.
+func loadFile(name string) (*Answerer, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return LoadModel(f)
+}
+
+func serveSample(ctx context.Context, listen, model string, adapters []string, delay, startup time.Duration, out io.Writer) (err error) {
 	var a *Answerer
 	if model == "" {
 		a, err = Trained(ctx)
 	} else {
-		var f *os.File
-		if f, err = os.Open(model); err == nil {
-			a, err = LoadModel(f)
-			_ = f.Close()
-		}
+		a, err = loadFile(model)
 	}
 	if err != nil {
 		return err
+	}
+	a.adapters = map[string]*Answerer{}
+	for _, text := range adapters {
+		name, file, _ := strings.Cut(text, "=")
+		if a.adapters[name], err = loadFile(file); err != nil {
+			return fmt.Errorf("adapter %s: %w", name, err)
+		}
 	}
 	a.Delay = delay
 	if !a.pause(ctx, startup) {

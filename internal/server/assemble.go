@@ -67,7 +67,8 @@ func assemble(cfg Config) (*Server, error) {
 	tasks := tracker.New()
 
 	sessions := door.NewSessions(entrance, cfg.IDs, cfg.Random)
-	assets := asset.New(asset.Deps{Finder: finder, Repo: repoOf(cfg), Blob: cfg.Blob, Log: cfg.Log, Stored: cfg.Stored, Streams: streams, Auditor: auditor, IDs: cfg.IDs, Clock: cfg.Clock})
+	assets := asset.New(asset.Deps{Finder: finder, Repo: repoOf(cfg), Blob: cfg.Blob, Log: cfg.Log, Stored: cfg.Stored, Streams: streams, Auditor: auditor, IDs: cfg.IDs, Clock: cfg.Clock,
+		Folders: cfg.Folders, SoleOwner: cfg.SoleOwner})
 	archives := archive.New(known, judge, cfg.Blob, cfg.Stored, streams, cfg.Limits.Archive)
 	zones := cluster.NewZones(finder, cfg.Live, cfg.Clock)
 	nodes := cluster.NewNodes(known, judge, cfg.Live, cfg.Clock)

@@ -29,6 +29,8 @@ const (
 	longest = 50 * 365 * 24 * time.Hour
 	// Unknown is what is expected when nothing at all is known.
 	Unknown = time.Hour
+	// firstLook is what the work of a user who is new is taken for at first, probing is for how long.
+	firstLook, probing = time.Minute, 10 * time.Minute
 )
 
 // New knows nothing yet.
@@ -109,6 +111,8 @@ type Estimate struct {
 	guess time.Duration // where s has nothing to say
 	// unknown: the guess is nobody's word.
 	unknown bool
+	// strange: nothing of its user's has finished, and the user said nothing.
+	strange bool
 }
 
 // Estimate finds the steadier of what is known of its like and of what its user declares.
@@ -125,7 +129,17 @@ func (p *Predictor) Estimate(k Key, declared time.Duration) Estimate {
 			return e
 		}
 	}
-	return Estimate{s: ran, scale: time.Second, guess: Unknown, unknown: true}
+	return Estimate{s: ran, scale: time.Second, guess: Unknown, unknown: true, strange: declared <= 0 && p.ran.find(likeness(k)[:2]...) == nil}
+}
+
+// Probe is Index for work that may be stopped again. Of a user who is new only the work of others is known, which may be long. It is tried
+// first for a little while, as if nothing at all were known: if it is short it is over by then, else it is one of many.
+func (e Estimate) Probe(already time.Duration) time.Duration {
+	index := e.Index(already)
+	if e.strange && already < probing {
+		return min(index, max(already, firstLook))
+	}
+	return index
 }
 
 // Mean is how much longer it runs on average, having run for a while already. One that outlived

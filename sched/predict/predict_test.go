@@ -164,3 +164,27 @@ func TestTells(t *testing.T) {
 		t.Error("it ran longer than all of its like")
 	}
 }
+
+// TestProbe: the work of a user who is new is taken for short at first, however long that of others is; what is known of the user, or said, counts
+// at once.
+func TestProbe(t *testing.T) {
+	p := New()
+	for range 20 {
+		p.Learn(Key{User: "old", Name: "x", Devices: 8}, 10*time.Hour, 0)
+	}
+	stranger := p.Estimate(Key{User: "new", Name: "x", Devices: 8}, 0)
+	if a, b := stranger.Probe(0), stranger.Probe(9*time.Minute); a != time.Minute || b != 9*time.Minute {
+		t.Errorf("at first %s, then %s", a, b)
+	}
+	if got := stranger.Probe(10 * time.Minute); got != stranger.Index(10*time.Minute) || got < time.Hour {
+		t.Errorf("after the probe %s", got)
+	}
+	for name, e := range map[string]Estimate{
+		"known": p.Estimate(Key{User: "old", Name: "y", Devices: 8}, 0),
+		"said":  p.Estimate(Key{User: "new", Name: "x", Devices: 8}, 5*time.Hour),
+	} {
+		if got := e.Probe(0); got != e.Index(0) || got < time.Hour {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -40,7 +40,8 @@ type claim struct {
 }
 
 type eviction struct {
-	shrink *sched.Resize // nil: go
+	shrink *sched.Resize    // nil: go
+	to     sched.Assignment // nil: wait again
 }
 
 func newBook() *book {

@@ -120,6 +120,7 @@ func (w *world) forget(id string) {
 func (w *world) end(id string, finished bool) {
 	w.log("end %s %t", id, finished)
 	w.c.Release(id)
+	w.c.Unreserve(id)
 	w.q.Stop(w.now, id, finished)
 	if !finished {
 		w.q.Remove(id)
@@ -131,6 +132,7 @@ func (w *world) fail(id string) {
 	w.log("fail %s", id)
 	v := w.b.stands[id].w
 	w.c.Release(id)
+	w.c.Unreserve(id)
 	w.q.Stop(w.now, id, false)
 	w.forget(id)
 	w.b.waits[id] = v
@@ -168,7 +170,17 @@ func (w *world) carryOut(percent int) {
 
 func (w *world) yield(id string) {
 	e := w.b.wishes[id]
-	w.log("yields %s %v", id, e.shrink)
+	w.log("yields %s %v %v", id, e.shrink, e.to)
+	if e.to != nil {
+		if err := sched.Moved(w.now, w.c, w.q, id, e.to, w.now); err != nil {
+			panic(err)
+		}
+		g := w.b.stands[id]
+		w.forget(id)
+		g.at, g.since, g.resized = e.to, w.now, w.now
+		w.b.stands[id] = g
+		return
+	}
 	if e.shrink == nil {
 		w.fail(id)
 		return
@@ -219,6 +231,7 @@ func (w *world) unevict() {
 		for who, c := range w.b.claims {
 			if c.pending[id] {
 				w.log("eviction of %s for %s is taken back", id, who)
+				w.c.Unreserve(id)
 				sched.UndoEviction(w.q, sched.Eviction{ID: id, For: who})
 				delete(w.b.claims, who)
 				delete(w.b.wishes, id)

@@ -12,6 +12,9 @@ func (w *world) going() map[string]sched.Vector {
 	out := map[string]sched.Vector{}
 	for id, e := range w.b.wishes {
 		g := w.b.stands[id]
+		if e.to != nil {
+			continue // its queue goes on paying
+		}
 		gone := g.at
 		if e.shrink != nil {
 			gone = make(sched.Assignment, len(g.at))
@@ -47,14 +50,20 @@ func (w *world) checkEvictions(res sched.Result, before, after, going map[string
 				}
 			}
 		}
-		if why := w.ask(e.ID, e.For, eviction{}); why != "" {
+		if why := w.ask(e.ID, e.For, eviction{to: e.To}); why != "" {
 			return why
 		}
-		if w.p.NoPreemption {
+		if w.p.NoPreemption && e.To == nil {
 			return e.ID + " is evicted where nobody is"
 		}
 		if !e.AskCheckpoint || e.Grace <= 0 {
 			return e.ID + " is not asked for a checkpoint"
+		}
+		if e.Why == sched.EvictMoved {
+			if why := w.checkMoved(e, g); why != "" {
+				return fmt.Sprintf("%s moves for %s: %s", e.ID, e.For, why)
+			}
+			continue
 		}
 		if why := w.rule(e.Why, w.b.waits[e.For], g, before, after, going); why != "" {
 			return fmt.Sprintf("%s for %s by %s: %s", e.ID, e.For, e.Why, why)
@@ -72,6 +81,33 @@ func (w *world) checkEvictions(res sched.Result, before, after, going map[string
 		}
 	}
 	return ""
+}
+
+// checkMoved: who moves may, has stood for a while, and has its second place, whole and by its own rules, from now on.
+func (w *world) checkMoved(e *sched.Eviction, g *gang) string {
+	w.st.sent++
+	at, reserved := w.c.Reserved(e.ID)
+	switch {
+	case !g.w.Preemptible || g.w.Priority > w.b.waits[e.For].Priority || w.p.Moves == nil:
+		return "it may not"
+	case w.last.Sub(g.since) < 6*quantum:
+		return "it has not stood for long"
+	case !reserved || !same(at, e.To):
+		return fmt.Sprintf("its second place is %v, and %v is told", at, e.To)
+	}
+	for i := range g.at {
+		if len(e.To[i]) != len(g.at[i]) {
+			return "its second place is not whole"
+		}
+	}
+	loads := w.b.loads()
+	put(loads, g.w, e.To)
+	for _, s := range slotsOf(e.To) {
+		if why := w.b.overfull(&loads[s.Node], s.Node, false); why != "" {
+			return why
+		}
+	}
+	return w.b.rules(g.w, e.To, slotsOf(e.To))
 }
 
 func (w *world) rule(why sched.EvictionReason, taker *sched.Workload, g *gang, before, after, going map[string]sched.Vector) string {

@@ -16,7 +16,7 @@ func TestMigrations(t *testing.T) {
 		w := settled(t, seed)
 		for _, id := range sorted(w.b.waits) {
 			asked++
-			m, ok := sched.Migrate(w.now, w.c, w.q, id)
+			m, ok := sched.Migrate(w.now, w.c, w.q, id, nil)
 			if !ok {
 				continue
 			}

@@ -100,7 +100,7 @@ func TestScenarios(t *testing.T) {
 	}
 	for name, n := range map[string]int{
 		"starts": all.starts, "evictions": all.evictions, "shrinks": all.shrinks, "grows": all.grows, "reservations": all.reservations,
-		"undos": all.undos, "claims kept": all.claimsKept, "limits": all.limited, "closed nodes": all.closedNodes, "restarts": all.restarts, "queues moved": all.moved,
+		"undos": all.undos, "claims kept": all.claimsKept, "limits": all.limited, "closed nodes": all.closedNodes, "restarts": all.restarts, "queues moved": all.moved, "gangs moved": all.sent,
 	} {
 		if n == 0 {
 			t.Error("nothing tried:", name)

@@ -3,6 +3,7 @@ package safety
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -117,7 +118,7 @@ func TestTheSameVictims(t *testing.T) {
 			if again == 0 {
 				first = got
 			}
-			if !slices.Equal(got, first) {
+			if !reflect.DeepEqual(got, first) {
 				t.Fatalf("seed %d: first %v, then %v", seed, first, got)
 			}
 			evicted += len(got)

@@ -16,6 +16,11 @@ func (w *world) turn() string {
 	going := w.going()
 	expected := w.expectedClaims()
 	w.last = later(w.last, w.now)
+	for _, id := range sorted(w.b.stands) {
+		if w.p.Moves != nil { // all save, again and again
+			sched.Know(w.q, id, w.last, w.b.stands[id].w.RestartCost)
+		}
+	}
 	res := sched.Plan(w.now, w.c, w.q, w.p)
 	w.note(res)
 	if w.talk {
@@ -95,7 +100,11 @@ func (w *world) paused(queue string) bool {
 func (w *world) note(res sched.Result) {
 	w.st.plans++
 	w.st.starts += len(res.Decisions)
-	w.st.evictions += len(res.Evictions)
+	for _, e := range res.Evictions {
+		if e.To == nil {
+			w.st.evictions++
+		}
+	}
 	w.st.reservations += len(res.Reservations)
 	h := fnv.New64a()
 	for _, d := range res.Decisions {

@@ -34,7 +34,7 @@ type world struct {
 type stats struct {
 	nodes, workloads                                              int
 	plans, starts, evictions, shrinks, grows, reservations, undos int
-	claimsKept, limited, closedNodes, restarts, moved             int
+	claimsKept, limited, closedNodes, restarts, moved, sent       int
 }
 
 func (s *stats) add(o stats) {
@@ -50,6 +50,7 @@ func (s *stats) add(o stats) {
 	s.closedNodes += o.closedNodes
 	s.restarts += o.restarts
 	s.moved += o.moved
+	s.sent += o.sent
 }
 
 var types = []string{"A100", "H800", "Ascend 910", "T4"}
@@ -65,6 +66,9 @@ func newWorld(seed uint64) *world {
 	}
 	w.p = sched.Policy{NoTurns: w.chance(30), NoPreemption: w.chance(10), MaxDecisions: pick(w, 0, 0, 0, 5)}
 	w.p.Reservations = pick(w, -1, -1, 1, 2, 2, 0)
+	if seed%5 == 3 { // no draw: the others stay as they were
+		w.p.Moves, w.p.Reservations = func(*sched.Workload) bool { return true }, 0
+	}
 	w.makeZones()
 	w.makeNodes()
 	w.load()

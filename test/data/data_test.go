@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 type world struct {
 	t             *testing.T
 	c             *harness.Cluster
+	admin         *client.Client
 	bin           string
 	lab, stranger string // tokens
 	seen          *acks
@@ -87,14 +88,14 @@ func (a *acks) count() int {
 	return len(a.puts)
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
 	bin, err := harness.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, cl := harness.Up(t, "--demo")
-	w := &world{t: t, c: c, bin: bin, seen: &acks{puts: map[string]int{}}}
+	c, cl := harness.Up(t, append([]string{"--demo"}, args...)...)
+	w := &world{t: t, c: c, admin: cl, bin: bin, seen: &acks{puts: map[string]int{}}}
 	for _, p := range []string{"lab", "other"} {
 		for _, o := range []api.Object{
 			&api.User{Meta: api.Meta{Name: p + "-member"}, Spec: api.UserSpec{Role: api.RoleMember}},

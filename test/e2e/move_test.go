@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -143,5 +144,51 @@ func TestMovesAdmit(t *testing.T) {
 	w.must("train", "stop", "x", "y", "small", "rest", "big")
 	for _, name := range []string{"x", "y", "small", "rest", "big"} {
 		w.phase(name, api.PhaseStopped)
+	}
+}
+
+// TestMovesByThemselves: with short quanta, a task that saves is moved so that one that waits finds a whole node; it goes on from what it
+// saved, and its events say why it went. One that may stay is not asked.
+func TestMovesByThemselves(t *testing.T) {
+	w := up(t, "--demo", "--quantum", "1s")
+	run := func(task *api.TrainingTask) {
+		w.submit(task)
+		w.phase(task.Meta.Name, api.PhaseRunning)
+	}
+	run(waiter("x", 1, 6, 500))
+	run(waiter("y", 1, 6, 500))
+	small := shell("small", 1, "")
+	small.Spec.Roles[0].Command = []string{"fermi", "sample", "train", "--steps", "1000000000", "--step-time", "20ms"}
+	small.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "V100", Count: 2}
+	small.Spec.Preemptible, small.Spec.ExpectedTime, small.Spec.Timeouts = true, api.Duration(100*time.Hour), patientEnd()
+	small.Spec.Checkpoint = &api.Checkpoints{Local: &api.CheckpointTier{EverySteps: 40}}
+	run(small)
+	run(waiter("rest", 2, 8, 500))
+	node := func(name string) uint32 {
+		p, err := harness.PlaceOf(t.Context(), w.api, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Spec.Roles[0].Slots[0].Node
+	}
+	beside := "x"
+	if node("small") == node("y") {
+		beside = "y"
+	}
+	w.until("small", "saved", func(t *api.TrainingTask) bool { return t.Status.Saved != nil })
+	w.must("train", "stop", beside)
+	w.phase(beside, api.PhaseStopped)
+	big := waiter("big", 1, 8, 500)
+	big.Spec.ExpectedTime = api.Duration(1000 * time.Hour)
+	w.submit(big)
+	w.phase("big", api.PhaseRunning)
+	w.until("small", "running elsewhere", func(t *api.TrainingTask) bool { return t.Status.Phase == api.PhaseRunning && t.Status.Attempt == 2 })
+	contains(t, w.must("events", "task/small"), "MakesRoom", "so that another task finds room")
+	contains(t, w.must("logs", "small"), "goes on after step=")
+	for _, name := range []string{"x", "y", "small", "rest", "big"} {
+		if name != beside {
+			w.must("train", "stop", name)
+			w.phase(name, api.PhaseStopped)
+		}
 	}
 }

@@ -17,6 +17,27 @@ func TestPreviewAndSplit(t *testing.T) {
 	if out := w.must("get", "tasks"); strings.Contains(out, "x ") {
 		t.Errorf("the preview left a task: %s", out)
 	}
+	// What counts between zones is the task's word, or its queue's.
+	plain := shell("weighed", 1, "true")
+	plain.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "A100", Count: 8}
+	before, err := w.api.Preview(t.Context(), plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	greener := ""
+	for _, o := range before.Alternatives {
+		if o.Name == "greener" {
+			greener = o.Zones[0].Zone
+		}
+	}
+	one := []string{"train", "run", "--dry-run", "--no-code", "--name", "weighed", "--gpus", "8", "--gpu-type", "A100"}
+	contains(t, w.must(append(one, "--prefer", "carbon=1", "--", "true")...), "planned: the best zone with room by carbon 1", greener)
+	w.must("queue", "set", "default", "--prefer", "carbon=3,price=1")
+	contains(t, w.must(append(one, "--", "true")...), "by price 1, carbon 3, as queue default says")
+	if bad := w.fermi(append(one, "--prefer", "speed=1", "--", "true")...); bad.code == 0 || !strings.Contains(bad.err, "price=3,carbon=1") {
+		t.Errorf("%+v", bad)
+	}
+	w.must("queue", "set", "default", "--prefer", "")
 	task := shell("split", 5, "echo on $FERMI_NODE")
 	task.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "TPU|A100", Count: 8}
 	task.Spec.Zones = &api.ZoneRules{Split: map[string]int{"beijing-1": 2, "shanghai-1": 3}}

@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/accept", "internal/seal", "internal/cores", "internal/slot", "internal/pattern",
 	}
-	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image"}
+	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -37,12 +37,13 @@ var table = []row{
 	{"1 vocabulary, signs of work", []string{"api/v1/activity"}, foundation},
 	{"1 vocabulary, what is mounted where", []string{"api/v1/mount"}, foundation},
 	{"1 vocabulary, moments by two clocks", []string{"api/v1/moment"}, []string{"api/v1/quantity"}},
+	{"1 vocabulary, where work would rather stand", []string{"api/v1/where"}, join(foundation, []string{"api/v1/quantity"})},
 	{"1 vocabulary, how much one may have", []string{"api/v1/quota"}, join(foundation, []string{"api/v1/quantity"})},
 	{"1 vocabulary, how far zones are apart", []string{"api/v1/roundtrip"}, foundation},
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
 	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/asset", "api/v1/devenv", "api/v1/image", "api/v1/restored", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/activity", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/steady"})},
 	{"1 vocabulary, who runs inside whom", []string{"api/v1/lending"}, nil},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota"})},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/where"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
@@ -61,6 +62,7 @@ var table = []row{
 	{"3 blob, a failing disk for tests", []string{"internal/blob/folder/faultfs"}, join(foundation, vocabulary, []string{"internal/blob", "internal/blob/folder"})},
 	{"3 blob, a server for tests", []string{"internal/blob/s3/s3test"}, join(foundation, vocabulary, []string{"internal/blob", "internal/blob/s3"})},
 	{"3 blob, adapters and what stands on the port", []string{"internal/blob/..."}, join(foundation, vocabulary, []string{"internal/blob"})},
+	{"3 buckets that people name", []string{"internal/bucket"}, join(foundation, vocabulary)},
 	{"3 engine", []string{"internal/engine"}, join(foundation, vocabulary)},
 	{"3 engine, records", []string{"internal/engine/record"}, join(foundation, vocabulary, []string{"internal/engine"})},
 	{"3 engine, the machine's groups", []string{"internal/engine/cgroup", "internal/engine/disk"}, join(foundation, vocabulary)},
@@ -96,31 +98,32 @@ var table = []row{
 	{"4 link, passes of replicas", []string{"internal/link/pass"}, foundation},
 	{"4 link, curves, datasets and models", []string{"internal/link/curve", "internal/link/lend"}, join(below4, []string{"internal/link", "internal/link/linkpb"})},
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
+	{"4 control, how replicas end", []string{"internal/control/ending"}, below4},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/ckpt/interval", "internal/control/gang"})},
 	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
 		"internal/reconcile", "internal/link", "internal/control/gang", "internal/control/save", "internal/control/train/...", "internal/control/work",
 		"internal/control/fence", "internal/link/hearing",
 	})},
-	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/link/hearing", "internal/control/gang"})},
+	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/link/hearing", "internal/control/gang", "internal/control/ending"})},
 	{"4 control, environments", []string{"internal/control/devenv"}, join(below4, []string{"internal/link", "internal/quota", "internal/control/work"})},
 	{"4 control, what is asked of services", []string{"internal/control/serve/demand"}, below4},
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
-	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence"})},
+	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/bucket", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 assets", []string{"internal/asset"}, below4},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
 	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
-	{"4 gateway", []string{"internal/gateway"}, join(below4, []string{"internal/gateway/wire", "internal/gateway/cache", "internal/gateway/prefix"})},
+	{"4 gateway", []string{"internal/gateway"}, join(below4, []string{"internal/gateway/wire", "internal/gateway/cache", "internal/gateway/prefix", "internal/gateway/batch"})},
 	{"4 ckpt", []string{"internal/ckpt"}, join(below4, []string{"internal/ckpt/tensor"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh", "internal/sftpserver", "internal/sshrelay"}, foundation},
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
-	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/sample", "internal/cli/..."})},
+	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/bucket", "internal/sample", "internal/cli/..."})},
 	// The rooms of the server, from the lowest up: each may know those above it in this list, and none knows the server.
 	{"5 server, refusals", []string{"internal/server/refuse"}, join(foundation, vocabulary)},
 	{"5 server, limits", []string{"internal/server/limit"}, foundation},
@@ -184,7 +187,7 @@ var technology = []struct {
 	{"database/sql", []string{"internal/history/..."}},
 	{"modernc.org/", []string{"internal/history/sqlstore"}},
 	{"github.com/jackc/", []string{"internal/history/pgstore/..."}},
-	{"github.com/aws/", []string{"internal/blob/s3"}},
+	{"github.com/aws/", []string{"internal/blob/s3", "internal/bucket"}},
 	{"github.com/vishvananda/", []string{"internal/engine/network", "test/..."}},
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},

@@ -58,8 +58,8 @@ var bugs = []bug{
 		"func atMost(r *Role) int { return max(r.Max, r.Replicas) }", "func atMost(r *Role) int { return max(r.Max, r.Replicas) + 1 }",
 	}, {
 		"shares are rounded to tenths", "sched/cluster.go",
-		"	share := need.share()\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
-		"	share := need.share() / 100 * 100\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
+		"	share := need.Part()\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
+		"	share := need.Part() / 100 * 100\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
 	}, {
 		"priority takes what is guaranteed, not only what is borrowed", "sched/fair/tree.go",
 		"get(theirs.usage, i)-get(theirs.going, i)-get(gives, i) < g", "get(theirs.usage, i) < 0*g",
@@ -104,7 +104,7 @@ var bugs = []bug{
 		"t.now.Sub(r.Since) < t.p.Quantum", "t.now.Sub(r.Since) < 0",
 	}, {
 		"who may not be preempted is proposed to move", "sched/migrate.go",
-		"!r.Workload.Preemptible || r.leaving ||", "r.leaving ||",
+		"r.stays() || !s.may(r) ||", "r.leaving || !s.may(r) ||",
 	}, {
 		"more important gangs are proposed to move", "sched/migrate.go",
 		" || r.Workload.Priority > s.w.Priority {", " {",
@@ -148,5 +148,11 @@ var bugs = []bug{
 	}, {
 		"a measured start is told only to what waits", "sched/elsewhere.go",
 		"	w.LastCheckpoint, w.RestartCost = saved, restart\n", "	w.LastCheckpoint = saved\n",
+	}, {
+		"a gang is moved for others as soon as it stands", "sched/makeroom.go",
+		"t.now.Sub(r.Since) >= settled*t.p.Quantum &&", "t.now.Sub(r.Since) >= 0*settled*t.p.Quantum &&",
+	}, {
+		"who moves for others has no second place", "sched/makeroom.go",
+		"		if t.c.Reserve(mv.ID, mv.To) != nil {", "		if mv.To == nil {",
 	},
 }

@@ -102,6 +102,16 @@ const routeTree = root.addChildren([
   }),
   createRoute({
     getParentRoute: () => root,
+    path: "/models/",
+    component: lazyRouteComponent(() => import("./pages/models"), "Models"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/models/$name",
+    component: lazyRouteComponent(() => import("./pages/model"), "ModelPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
     path: "/services/",
     component: lazyRouteComponent(() => import("./pages/services"), "Services"),
   }),

@@ -1,9 +1,19 @@
 import { expect, test } from "vitest";
-import { fits, folderAbove, readable } from "./shelf";
+import { fits, folderAbove, origin, readable } from "./shelf";
 
 test("sizes and folders", () => {
   expect([readable("1536Mi"), readable("12"), readable(undefined)]).toEqual(["1.5 GiB", "12 B", "—"]);
   expect([folderAbove("a/b/c"), folderAbove("a"), folderAbove("")]).toEqual(["a/b", "", ""]);
+});
+
+test("where a version comes from", () => {
+  expect([
+    origin({ spec: {} }),
+    origin({ spec: { origin: { task: "fit" } } }),
+    origin({ spec: { origin: { imported: { folder: "pool/faces" } } } }),
+    origin({ spec: { source: { s3: { bucket: "photos", prefix: "faces" } } } }),
+    origin({ spec: { source: { s3: { bucket: "photos" } } } }),
+  ]).toEqual(["", "fit", "pool/faces", "s3://photos/faces", "s3://photos"]);
 });
 
 test("an entry of the catalogue is found by its category and by all words", () => {

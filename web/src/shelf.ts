@@ -11,6 +11,18 @@ export function folderAbove(path: string): string {
   return cut < 0 ? "" : path.slice(0, cut);
 }
 
+interface Place {
+  folder?: string;
+  s3?: { bucket: string; prefix?: string };
+}
+
+/** Where the bytes of a version lie, or were read from; "" where they were uploaded or a task left them. */
+export function origin(v: { spec: { source?: Place; origin?: { task?: string; imported?: Place } } }): string {
+  const at = v.spec.source ?? v.spec.origin?.imported;
+  if (at?.s3) return `s3://${[at.s3.bucket, at.s3.prefix].filter(Boolean).join("/")}`;
+  return at?.folder ?? v.spec.origin?.task ?? "";
+}
+
 interface Entry {
   metadata: { name?: string; displayName?: string };
   spec: {

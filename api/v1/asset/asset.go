@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 )
 
 // The kinds' names.
@@ -106,19 +107,10 @@ type VersionSpec struct {
 }
 
 // Source is where the bytes of a version by reference lie.
-type Source struct {
-	Folder string    `json:"folder,omitempty" doc:"NAME/path in a folder of the machines that the project was granted."`
-	S3     *S3Source `json:"s3,omitempty"`
-}
+type Source = mount.Source
 
 // S3Source is a prefix of a bucket.
-type S3Source struct {
-	Endpoint string `json:"endpoint,omitempty" maxLength:"512" doc:"URL of the server; AWS's own when absent."`
-	Region   string `json:"region,omitempty" maxLength:"64" doc:"us-east-1 when absent."`
-	Bucket   string `json:"bucket" maxLength:"63"`
-	Prefix   string `json:"prefix,omitempty" maxLength:"512" doc:"All of the bucket when absent."`
-	Secret   string `json:"secret" doc:"A secret of type s3 of the project."`
-}
+type S3Source = mount.S3Source
 
 // Origin is what a version was made from.
 type Origin struct {
@@ -126,6 +118,7 @@ type Origin struct {
 	TaskID     string      `json:"taskId,omitempty"`
 	Checkpoint int64       `json:"checkpoint,omitempty" doc:"Step of the task's checkpoint that it is."`
 	Datasets   []VersionAt `json:"datasets,omitempty" doc:"What that task read."`
+	Models     []VersionAt `json:"models,omitempty" doc:"Likewise: what it began from, or answered with."`
 	Imported   *Source     `json:"imported,omitempty" doc:"Where the bytes were read from, once."`
 }
 

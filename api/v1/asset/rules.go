@@ -100,6 +100,15 @@ func (v *AssetVersion) Validate() []fault.Field {
 	return f
 }
 
+// CheckReference lists what is wrong with where the bytes of a version by reference are said to lie: a whole folder, which can be shown to workloads.
+func CheckReference(at string, s *Source) []fault.Field {
+	f := faults(CheckSource(at, s))
+	if len(f) == 0 && s.Folder != "" && !api.IsName(s.Folder) {
+		f.add(at+".folder", "A version by reference is all of a folder: give its name alone, or import what lies below.", "引用版本须为整个目录：只填写目录名称，或改为导入其下的内容。")
+	}
+	return f
+}
+
 // CheckSource lists what is wrong with where bytes are said to lie; at is its path in the request.
 func CheckSource(at string, s *Source) []fault.Field {
 	var f faults
@@ -108,7 +117,7 @@ func CheckSource(at string, s *Source) []fault.Field {
 		f.add(at, "Give folder or s3, one of them.", "请指定 folder 或 s3 之一。")
 	case s.S3 != nil:
 		f.bucket(at+".s3", s.S3)
-	case path.IsAbs(s.Folder) || path.Clean(s.Folder) != s.Folder || strings.HasPrefix(s.Folder, "..") || len(s.Folder) > 4096 || strings.ContainsRune(s.Folder, 0):
+	case path.IsAbs(s.Folder) || path.Clean(s.Folder) != s.Folder || s.Folder == "." || strings.HasPrefix(s.Folder, "..") || len(s.Folder) > 4096 || strings.ContainsRune(s.Folder, 0):
 		f.add(at+".folder", "It must be NAME/path in a folder that the project was granted.", "应为已授予项目的目录中的 NAME/path。")
 	}
 	return f

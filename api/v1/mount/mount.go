@@ -26,6 +26,8 @@ type AssetRef struct {
 type Settled struct {
 	Digest string `json:"digest,omitempty" doc:"Written when the work is submitted: BLAKE3 of the list of the version's files, which says what bytes it is."`
 	Size   int64  `json:"size,omitempty" doc:"Likewise: bytes of all its files."`
+	// Source is given where the server does not have the bytes.
+	Source *Source `json:"source,omitempty" doc:"Likewise: where its bytes lie, of a version by reference."`
 }
 
 // Lists are the datasets and models that one workload reads.

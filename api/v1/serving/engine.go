@@ -30,6 +30,8 @@ const (
 	allAddresses             = "0.0.0.0"
 	usualHealth              = "/healthz"
 	kserveHealth             = "/v2/health/ready"
+	kserveInfer              = "/v2/models/NAME/infer"
+	openAIChat               = "/v1/chat/completions"
 	prometheusMetrics        = "/metrics"
 )
 
@@ -47,10 +49,14 @@ type Recipe struct {
 	// Script starts "$0" "$@" after the recipe's words; "": the program reads $PORT itself. $MODEL is the model, $PORT the port
 	// that answers, $SIDE one beside it, $THIRD one beside that.
 	script, grpcScript string
-	// health of a name: where the path has the service's name in it.
-	named bool
+	// asked is where questions are posted to. In both it and Health NAME stands for the service's name.
+	asked string
 	// words are the flags of options by the options' names; one that is not here is refused.
 	words map[string]string
+	// several is what it is told where its members are several, by the shell: there, $GROUP_RANK is which of $GROUP_WORLD_SIZE it is, and $MASTER_ADDR the lead's.
+	several string
+	// adapters is how it is told of adapters.
+	adapters adapterWords
 	// name is the flag for the model's name at its clients; "": it has none.
 	name string
 	// fixed words come before all others.
@@ -70,13 +76,13 @@ const (
 
 // Recipes is the table, but for custom, which is the manifest's own command.
 var Recipes = []Recipe{
-	{Engine: EngineSample, Program: []string{"fermi", "sample", "serve"}, Verified: true, Health: usualHealth, model: "--model"},
+	{Engine: EngineSample, Program: []string{"fermi", "sample", "serve"}, Verified: true, Health: usualHealth, model: "--model", asked: "/predict", adapters: adapterWords{flag: "--adapter", each: true}},
 	{
 		Engine: EngineONNX, Program: []string{"python3", "-m", "fermi.onnx"}, Verified: true, Health: kserveHealth, Metrics: prometheusMetrics,
-		name: "--name", model: "--model", words: map[string]string{optionBatch: "--max-batch"},
+		name: "--name", model: "--model", words: map[string]string{optionBatch: "--max-batch"}, asked: kserveInfer,
 	},
 	{
-		Engine: EngineTriton, Program: []string{"tritonserver"}, Verified: true, Health: kserveHealth, GRPC: true,
+		Engine: EngineTriton, Program: []string{"tritonserver"}, Verified: true, Health: kserveHealth, GRPC: true, asked: kserveInfer,
 		// It wants a folder of folders; a model that is one file is put into one.
 		script: `case "$MODEL" in *.onnx) R=$(mktemp -d) && mkdir -p "$R/$NAME/1" && ln -s "$AT" "$R/$NAME/1/model.onnx" && MODEL=$R;; esac
 exec "$0" "$@" --model-repository="$MODEL" --http-address=0.0.0.0 --http-port="$PORT" --grpc-port="$SIDE" --metrics-port="$THIRD"`,
@@ -84,34 +90,40 @@ exec "$0" "$@" --model-repository="$MODEL" --http-address=0.0.0.0 --http-port="$
 exec "$0" "$@" --model-repository="$MODEL" --grpc-address=0.0.0.0 --grpc-port="$PORT" --http-port="$SIDE" --metrics-port="$THIRD"`,
 	},
 	{
-		Engine: EngineMLServer, Program: []string{"mlserver", "start"}, Verified: true, Health: kserveHealth, GRPC: true,
+		Engine: EngineMLServer, Program: []string{"mlserver", "start"}, Verified: true, Health: kserveHealth, GRPC: true, asked: kserveInfer,
 		script:     `export MLSERVER_HOST=0.0.0.0 MLSERVER_HTTP_PORT="$PORT" MLSERVER_GRPC_PORT="$SIDE" MLSERVER_METRICS_PORT="$THIRD"; exec "$0" "$@" "$MODEL"`,
 		grpcScript: `export MLSERVER_HOST=0.0.0.0 MLSERVER_GRPC_PORT="$PORT" MLSERVER_HTTP_PORT="$SIDE" MLSERVER_METRICS_PORT="$THIRD"; exec "$0" "$@" "$MODEL"`,
 	},
 	{
-		Engine: EngineTorchServe, Program: []string{"torchserve"}, Health: "/ping",
+		Engine: EngineTorchServe, Program: []string{"torchserve"}, Verified: true, Health: "/ping", asked: "/predictions/NAME",
 		fixed: []string{"--start", "--foreground", "--disable-token-auth", "--no-config-snapshots"},
-		script: `T=$(mktemp) && printf 'inference_address=http://0.0.0.0:%s\nmanagement_address=http://127.0.0.1:%s\nmetrics_address=http://127.0.0.1:%s\n' "$PORT" "$SIDE" "$THIRD" >"$T"
+		// It writes logs into the folder where it is started, unless it is told otherwise.
+		script: `export LOG_LOCATION=$(mktemp -d) && export METRICS_LOCATION=$LOG_LOCATION
+T=$(mktemp) && printf 'inference_address=http://0.0.0.0:%s\nmanagement_address=http://127.0.0.1:%s\nmetrics_address=http://127.0.0.1:%s\n' "$PORT" "$SIDE" "$THIRD" >"$T"
 exec "$0" "$@" --ts-config "$T" --model-store "$(dirname "$MODEL")" --models "$NAME=$(basename "$MODEL")"`,
 	},
 	{
-		Engine: EngineTensorFlow, Program: []string{"tensorflow_model_server"}, Health: "/v1/models/", named: true, GRPC: true,
+		Engine: EngineTensorFlow, Program: []string{"tensorflow_model_server"}, Health: "/v1/models/NAME", GRPC: true, asked: "/v1/models/NAME:predict",
 		script:     `exec "$0" "$@" --model_name="$NAME" --model_base_path="$AT" --rest_api_port="$PORT" --port="$SIDE"`,
 		grpcScript: `exec "$0" "$@" --model_name="$NAME" --model_base_path="$AT" --port="$PORT" --rest_api_port="$SIDE"`,
 	},
 	{
 		Engine: EngineLlama, Program: []string{"llama-server"}, Health: "/health", Metrics: prometheusMetrics, fixed: []string{"--metrics", "--host", allAddresses},
-		name: "--alias", script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`, words: map[string]string{optionBatch: "--parallel", optionLength: "--ctx-size"},
+		asked: openAIChat, name: "--alias", script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`, words: map[string]string{optionBatch: "--parallel", optionLength: "--ctx-size"},
 	},
 	{
-		Engine: EngineVLLM, Program: []string{"vllm", "serve"}, Health: "/health", Metrics: prometheusMetrics, fixed: []string{"--host", allAddresses},
+		Engine: EngineVLLM, Program: []string{"vllm", "serve"}, Health: "/health", Metrics: prometheusMetrics, asked: openAIChat, fixed: []string{"--host", allAddresses},
 		name: "--served-model-name", script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`,
-		words: map[string]string{optionBatch: "--max-num-seqs", optionLength: "--max-model-len", optionPrec: "--dtype", optionTensor: "--tensor-parallel-size", optionPipeline: "--pipeline-parallel-size"},
+		adapters: adapterWords{before: []string{"--enable-lora"}, flag: "--lora-modules", full: true},
+		several:  `set -- "$@" --nnodes "$GROUP_WORLD_SIZE" --node-rank "$GROUP_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"; [ "$GROUP_RANK" = 0 ] || set -- "$@" --headless`,
+		words:    map[string]string{optionBatch: "--max-num-seqs", optionLength: "--max-model-len", optionPrec: "--dtype", optionTensor: "--tensor-parallel-size", optionPipeline: "--pipeline-parallel-size"},
 	},
 	{
-		Engine: EngineSGLang, Program: []string{"python3", "-m", "sglang.launch_server"}, Health: "/health", Metrics: prometheusMetrics, fixed: []string{"--enable-metrics", "--host", allAddresses},
+		Engine: EngineSGLang, Program: []string{"python3", "-m", "sglang.launch_server"}, Health: "/health", Metrics: prometheusMetrics, asked: openAIChat, fixed: []string{"--enable-metrics", "--host", allAddresses},
 		name: "--served-model-name", script: `exec "$0" "$@" --model-path "$MODEL" --port "$PORT"`,
-		words: map[string]string{optionBatch: "--max-running-requests", optionLength: "--context-length", optionPrec: "--dtype", optionTensor: "--tp-size", optionPipeline: "--pp-size"},
+		adapters: adapterWords{before: []string{"--enable-lora"}, flag: "--lora-paths"},
+		several:  `set -- "$@" --nnodes "$GROUP_WORLD_SIZE" --node-rank "$GROUP_RANK" --dist-init-addr "$MASTER_ADDR:$MASTER_PORT"`,
+		words:    map[string]string{optionBatch: "--max-running-requests", optionLength: "--context-length", optionPrec: "--dtype", optionTensor: "--tp-size", optionPipeline: "--pp-size"},
 	},
 }
 
@@ -170,13 +182,19 @@ func (o *EngineOptions) given() (out []option) {
 // healthOf is where an engine says that it answers; "": it is enough that it takes connections.
 func (t *ServiceTemplate) healthOf(service string) string {
 	r := RecipeOf(t.Engine)
-	switch {
-	case r == nil || r.GRPC && t.Options != nil && t.Options.GRPC:
+	if r == nil || r.GRPC && t.Options != nil && t.Options.GRPC {
 		return ""
-	case r.named:
-		return r.Health + service
 	}
-	return r.Health
+	return strings.Replace(r.Health, "NAME", service, 1)
+}
+
+// AskedAt is where a service's questions are posted to; "": its engine is a command of the user's own.
+func (t *ServiceTemplate) AskedAt(service string) string {
+	r := RecipeOf(t.Engine)
+	if r == nil {
+		return ""
+	}
+	return strings.Replace(r.asked, "NAME", service, 1)
 }
 
 // modelFile is the model's path: where its version is mounted, or else relative to the code.
@@ -216,6 +234,7 @@ func (t *ServiceTemplate) command(service string) []string {
 	for _, o := range t.Options.given() {
 		words = append(words, r.words[o.name], o.value)
 	}
+	words = append(words, r.adapters.make(t, service)...)
 	script := r.script
 	if t.Options != nil && t.Options.GRPC && r.GRPC {
 		script = r.grpcScript
@@ -224,7 +243,14 @@ func (t *ServiceTemplate) command(service string) []string {
 		return words
 	}
 	// The words are arguments of the shell, never part of what it reads.
-	head := "NAME=" + quote(service) + " MODEL=" + quote(cmp.Or(file, ".")) + " SIDE=$((PORT+1)) THIRD=$((PORT+2))\ncase \"$MODEL\" in /*) AT=$MODEL;; *) AT=$PWD/$MODEL;; esac\n"
+	port := ""
+	if t.IsGang() { // only the lead is told $PORT
+		port = "PORT=${PORT:-$FERMI_PORT}\n"
+	}
+	head := port + "NAME=" + quote(service) + " MODEL=" + quote(cmp.Or(file, ".")) + " SIDE=$((PORT+1)) THIRD=$((PORT+2))\ncase \"$MODEL\" in /*) AT=$MODEL;; *) AT=$PWD/$MODEL;; esac\n"
+	if t.IsGang() && len(t.Roles) == 1 && r.several != "" {
+		head += r.several + "\n"
+	}
 	return append([]string{shell, "-c", head + script}, words...)
 }
 
@@ -260,7 +286,11 @@ func (f *faults) engine(at string, t *ServiceTemplate) {
 		if o.GRPC && (r == nil || !r.GRPC) {
 			f.add(at+".options.grpc", "Engine %s has no second port for gRPC.", "引擎 %s 没有单独的 gRPC 端口。", t.Engine)
 		}
-		if n, have := max(o.TensorParallel, 1)*max(o.PipelineParallel, 1), t.Resources.Accelerators.Count; n > 1 && n != have {
+		have := t.Resources.Accelerators.Count
+		if len(t.Roles) == 1 {
+			have *= t.members() // they share the model
+		}
+		if n := max(o.TensorParallel, 1) * max(o.PipelineParallel, 1); n > 1 && n != have && len(t.Roles) < 2 {
 			f.add(at+".options.tensorParallel", "%d accelerators share the model, and a replica has %d.", "模型需由 %d 张加速卡共同承载，而每个副本有 %d 张。", n, have)
 		}
 	}

@@ -12,8 +12,17 @@ type ServiceGateway struct {
 	Ping     api.Duration   `json:"ping,omitempty" doc:"While an event stream has not begun, its client gets a comment each so long, so that nobody between takes it for dead; never when absent. Errors then come as an event."`
 	Hedge    api.Duration   `json:"hedge,omitempty" doc:"A question that may be asked twice and has no answer after this time is asked of a second replica as well; the first answer counts. Never when absent."`
 	Cache    *ResponseCache `json:"cache,omitempty" doc:"Answers are kept and given again for the same question; only for services whose answers depend on nothing else."`
+	Batch    *RequestBatch  `json:"batch,omitempty" doc:"Questions that come at nearly the same time are asked as one, where they fit; only for engines that answer many rows sooner than one after the other. Never when absent."`
 	Log      *RequestLog    `json:"log,omitempty" doc:"Requests are written down, redacted: fermi service logs NAME --replica requests. None when absent."`
 }
+
+// RequestBatch is how questions are gathered: tensors of the Open Inference Protocol (V2) as JSON, and {"instances": […]}, in bodies of up to 64 KiB.
+type RequestBatch struct {
+	Size int          `json:"size" minimum:"2" maximum:"4096" doc:"Rows that are asked together at most."`
+	Wait api.Duration `json:"wait,omitempty" doc:"How long the first question waits for others; 5ms when absent."`
+}
+
+const defaultBatchWait = api.Duration(5 * time.Millisecond)
 
 // RequestLog is which requests are written down.
 type RequestLog struct {
@@ -42,6 +51,11 @@ func (g *ServiceGateway) fill() {
 	if g == nil {
 		return
 	}
+	if g.Batch != nil && g.Batch.Wait == 0 {
+		b := *g.Batch
+		b.Wait = defaultBatchWait
+		g.Batch = &b
+	}
 	if g.Cache != nil && g.Cache.Bytes == 0 {
 		c := *g.Cache
 		c.Bytes = defaultCache
@@ -61,6 +75,10 @@ func (f *faults) gateway(at string, g *ServiceGateway) {
 	}
 	if g.Hedge != 0 {
 		f.span(at+".hedge", g.Hedge, api.Duration(time.Millisecond), maxEvery)
+	}
+	if g.Batch != nil {
+		f.count(at+".batch.size", g.Batch.Size, 2, 4096)
+		f.span(at+".batch.wait", g.Batch.Wait, api.Duration(100*time.Microsecond), api.Duration(10*time.Second))
 	}
 	if g.Log != nil {
 		f.count(at+".log.percent", g.Log.Percent, 0, 100)

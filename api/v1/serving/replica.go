@@ -63,7 +63,7 @@ type Answers struct {
 func (r *ServiceReplica) Workload() api.Workload {
 	t, s := &r.Spec.Template, &r.Status
 	w := api.Workload{
-		Kind: ReplicaKind, Meta: &r.Meta, Queue: r.Spec.Queue, Priority: r.Spec.Priority, Roles: []api.Role{t.role(r.Spec.Service, 1)},
+		Kind: ReplicaKind, Meta: &r.Meta, Queue: r.Spec.Queue, Priority: r.Spec.Priority, Roles: t.roles(r.Spec.Service, 1),
 		Phase: s.Phase, Attempt: s.Attempt, Stop: r.Meta.DeletedAt != nil,
 		Ran:     api.Ran{Reason: s.Reason, Message: s.Message, PlacedAt: s.PlacedAt, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Zones: s.Zones},
 		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: t.Datasets, Models: t.Models}}},
@@ -96,6 +96,7 @@ type ServiceEndpointsSpec struct {
 	MaxConcurrency int               `json:"maxConcurrency,omitempty"`
 	MaxQueue       int               `json:"maxQueue,omitempty"`
 	Gateway        *ServiceGateway   `json:"gateway,omitempty"`
+	Adapters       []string          `json:"adapters,omitempty" doc:"Names of what its model answers with beside itself: NAME:ADAPTER."`
 	Slow           api.Duration      `json:"slow,omitempty" doc:"Answers that begin later count as slow; none when absent."`
 	Stopped        bool              `json:"stopped,omitempty"`
 	Road           Road              `json:"road,omitzero" doc:"How requests are shared among revisions; zero: all alike."`

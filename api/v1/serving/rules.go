@@ -71,9 +71,12 @@ func (t *ServiceTemplate) fill(service string) {
 	if t.Engine == "" {
 		t.Engine = EngineCustom
 	}
-	task := t.asTask(service, 1)
+	one := *t
+	one.Roles = nil
+	task := one.asTask(service, 1)
 	task.Default()
 	t.Resources = task.Spec.Roles[0].Resources
+	t.fillRoles(service)
 	if t.StopGrace == 0 {
 		t.StopGrace = api.DefaultStopGrace
 	}
@@ -94,7 +97,7 @@ func (t *ServiceTemplate) fill(service string) {
 
 // asTask is a task whose rules a service shares: commands, variables, images, code and resources have one meaning.
 func (t *ServiceTemplate) asTask(service string, replicas int) *api.TrainingTask {
-	return &api.TrainingTask{Spec: api.TrainingTaskSpec{Framework: api.FrameworkPlain, Roles: []api.Role{t.role(service, replicas)}, Code: t.Code, Credentials: t.Credentials, Datasets: t.Datasets, Models: t.Models}}
+	return &api.TrainingTask{Spec: api.TrainingTaskSpec{Framework: api.FrameworkPlain, Roles: t.roles(service, replicas), Code: t.Code, Credentials: t.Credentials, Datasets: t.Datasets, Models: t.Models}}
 }
 
 // faults gather what is refused.
@@ -140,19 +143,21 @@ func (s *InferenceService) Validate() []fault.Field {
 	t.Spec.Description, t.Spec.Queue, t.Spec.Priority = p.Description, p.Queue, p.Priority
 	t.Default()
 	for _, field := range t.Validate() {
-		f = append(f, moved(field))
+		f = append(f, moved(field, p.Template.Roles != nil))
 	}
 	return f
 }
 
 // moved is what is said of a task, said of a service.
-func moved(field fault.Field) fault.Field {
+func moved(field fault.Field, gang bool) fault.Field {
 	for _, own := range []string{"spec.description", "spec.queue", "spec.priority"} {
 		if field.Path == own {
 			return field
 		}
 	}
-	field.Path = strings.Replace(field.Path, "spec.roles[0].", "spec.", 1)
+	if !gang {
+		field.Path = strings.Replace(field.Path, "spec.roles[0].", "spec.", 1)
+	}
 	field.Path = strings.Replace(field.Path, "spec.", "spec.template.", 1)
 	return field
 }
@@ -164,6 +169,8 @@ func (f *faults) template(at string, t *ServiceTemplate) {
 	f.span(at+".stopGrace", t.StopGrace, 0, maxSpan)
 	f.health(at+".health", t.Health)
 	f.model(at+".model", t)
+	f.adapters(at+".adapters", t)
+	f.gang(at+".roles", t)
 	if t.Engine == EngineCustom {
 		return
 	}
@@ -230,7 +237,7 @@ func (f *faults) model(at string, t *ServiceTemplate) {
 	if m.Task != "" && !api.IsName(m.Task) {
 		f.add(at+".task", "It is not the name of a task.", "不是合法的任务名称。")
 	}
-	if strings.HasPrefix(m.File, "/") || slices.Contains(strings.Split(m.File, "/"), "..") || strings.ContainsRune(m.File, 0) || len(m.File) > maxHealthPath {
+	if !isInside(m.File) {
 		f.add(at+".file", "It must be a relative path without \"..\", such as model.json.", "应为不含 \"..\" 的相对路径，例如 model.json。")
 	}
 	if m.Task != "" && m.File == "" && t.Engine != EngineSample && t.Engine != EngineCustom {
@@ -241,8 +248,9 @@ func (f *faults) model(at string, t *ServiceTemplate) {
 	}
 }
 
-// MountModel has the model that it answers with be the first of those that are mounted, in the version that its user says.
+// MountModel has the model that it answers with be the first of those that are mounted, in the version that its user says, and adapters the last.
 func (t *ServiceTemplate) MountModel() {
+	t.mountAdapters()
 	m := t.Model
 	if m == nil || m.Name == "" {
 		return

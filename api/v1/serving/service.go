@@ -87,7 +87,8 @@ type ServiceSpec struct {
 type ServiceTemplate struct {
 	Engine Engine `json:"engine,omitempty" enum:"custom,sample,onnxruntime,triton,mlserver,torchserve,tensorflow-serving,llama-cpp,vllm,sglang" doc:"What answers: custom (when absent), the command; sample, the small server inside this program; or a server that is installed where the replica runs."`
 	// Model is for engines that load one.
-	Model   *ServiceModel  `json:"model,omitempty" doc:"What it answers with: a version of a model, or an output of a task."`
+	Model *ServiceModel `json:"model,omitempty" doc:"What it answers with: a version of a model, or an output of a task."`
+	Parts
 	Options *EngineOptions `json:"options,omitempty" doc:"What the engine is told; one that it has no word for is refused."`
 	Image   string         `json:"image,omitempty" maxLength:"512" doc:"What it runs in; absent or host is the node's own system."`
 	Command []string       `json:"command,omitempty" doc:"For engine custom: it listens on $PORT, on all addresses. For other engines but sample: the program that is run instead of the usual one, such as /opt/vllm/bin/vllm serve."`
@@ -100,6 +101,12 @@ type ServiceTemplate struct {
 	Port       int            `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"That the command listens on; when absent it gets a free one as $PORT."`
 	Health     *ServiceHealth `json:"health,omitempty" doc:"How a replica is asked whether it answers."`
 	StopGrace  api.Duration   `json:"stopGrace,omitempty" doc:"How long a replica has to finish its requests after SIGTERM; 30s when absent."`
+}
+
+// Parts are what a replica is made of beside its engine and its model.
+type Parts struct {
+	Adapters []Adapter     `json:"adapters,omitempty" maxItems:"64" doc:"Small models (LoRA) on top of the model, each addressed as NAME:ADAPTER."`
+	Roles    []ServiceRole `json:"roles,omitempty" maxItems:"8" doc:"Where one machine is not enough for a replica: the members of its gang, which are placed, started and started again together. The first member of the first role leads: it answers."`
 }
 
 // Given is what replicas find beside their code, as tasks do.
@@ -184,7 +191,7 @@ type ServiceCount struct {
 func (s *InferenceService) Workload() api.Workload {
 	t := &s.Spec.Template
 	w := api.Workload{
-		Kind: Kind, Meta: &s.Meta, Queue: s.Spec.Queue, Priority: api.DefaultPriority(Kind), Roles: []api.Role{t.role(s.Meta.Name, max(s.Spec.Replicas, 1))},
+		Kind: Kind, Meta: &s.Meta, Queue: s.Spec.Queue, Priority: api.DefaultPriority(Kind), Roles: t.roles(s.Meta.Name, max(s.Spec.Replicas, 1)),
 		Phase: s.Status.Phase, Stop: s.Spec.Stop || s.Meta.DeletedAt != nil,
 		Ran:     api.Ran{Reason: s.Status.Reason, Message: s.Status.Message, StartedAt: s.Status.ReadyAt},
 		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: t.Datasets, Models: t.Models}}},

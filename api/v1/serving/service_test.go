@@ -119,7 +119,7 @@ func whole() []api.Object {
 	}
 	text, one := fault.T("A sentence.", "一句话。"), 1
 	template := ServiceTemplate{
-		EngineSample, &ServiceModel{"spiral", "3", "train", "model.json"}, &EngineOptions{8, 4096, "bfloat16", 2, 4, true}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}},
+		EngineSample, &ServiceModel{"spiral", "3", "train", "model.json"}, Parts{[]Adapter{{"poet", "lora", "2", "final"}}, []ServiceRole{{"prefill", 2, []string{"prefill"}, []string{"-v"}, []api.EnvVar{{Name: "B", Value: "2"}}, &api.Resources{CPU: 500}}}}, &EngineOptions{8, 4096, "bfloat16", 2, 4, true}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}},
 		Given{mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
 		"src", &api.Code{Archive: "sha256:00"}, api.Resources{CPU: 1500, Memory: 16 << 30}, 8000,
 		&ServiceHealth{"/healthz", api.Duration(time.Second), api.Duration(2 * time.Second), 3}, api.Duration(30 * time.Second),
@@ -127,7 +127,7 @@ func whole() []api.Object {
 	scale := ServiceAutoscale{0, 8, []ScaleMetric{{MetricQPS, 10}}, ScalePolicy{api.Duration(time.Minute), api.Duration(time.Second), api.Duration(time.Minute)}, []ScaleWindow{{"08:00", "20:00", []int{1, 5}, "Asia/Shanghai", 2, 16}}}
 	rules := []TrafficRule{{"X-Group", "group", "b", "ann", 10, TrackCanary}}
 	traffic := ServiceTraffic{&Canary{[]int{5, 50, 100}, api.Duration(time.Minute), 20, 1, api.Duration(time.Second), "/check", true}, rules, &Promotion{2, 2}, &Shadow{10}}
-	road := ServiceGateway{AffinityPrefix, api.Duration(15 * time.Second), api.Duration(time.Second), &ResponseCache{api.Duration(time.Minute), 1 << 20}, &RequestLog{10, true}}
+	road := ServiceGateway{AffinityPrefix, api.Duration(15 * time.Second), api.Duration(time.Second), &ResponseCache{api.Duration(time.Minute), 1 << 20}, &RequestBatch{8, api.Duration(5 * time.Millisecond)}, &RequestLog{10, true}}
 	zones := []ServiceZone{{"beijing-1", 2, 80, ZonePrimary, []string{"north"}}}
 	spec := ServiceSpec{"说明", 3, template, REST, api.Duration(time.Minute), 64, 128, "default", &one, &scale, &traffic, &road, zones, &SLO{99.9, api.Duration(time.Second), api.Duration(720 * time.Hour)}, true}
 	return []api.Object{
@@ -137,7 +137,7 @@ func whole() []api.Object {
 		&ServiceReplica{meta("chat-7", "default"), ServiceReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, "beijing-1", template, "default", 1000, &at}, ServiceReplicaStatus{
 			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", Answers{true, "100.64.0.2:8000", &Via{"node-1", "10.0.0.2:7073", "rep-1"}, "refused"},
 		}},
-		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", REST, api.Duration(time.Minute), 64, 128, &road, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
+		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", REST, api.Duration(time.Minute), 64, 128, &road, []string{"poet"}, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
 	}
 }
 

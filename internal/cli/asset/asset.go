@@ -25,7 +25,7 @@ import (
 func Add(root *cobra.Command) {
 	data := verbs{asset.DatasetKind, "data"}.command([]string{"dataset", "datasets"}, "Datasets: versions of data that tasks read", "数据集：任务读取的数据版本")
 	model := verbs{asset.ModelKind, "model"}.command([]string{"models"}, "Models: versions that tasks make and services load", "模型：任务产出、服务加载的版本")
-	model.AddCommand(alias(), stage())
+	model.AddCommand(alias(), stage(), optimize())
 	root.AddCommand(data, model)
 }
 
@@ -40,7 +40,7 @@ func (v verbs) command(aliases []string, en, zh string) *cobra.Command {
 		Use: v.word, Aliases: aliases, Short: cli.Both(en, zh), GroupID: cli.GroupWork,
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(v.create(), v.upload(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.download(), v.remove())
+	c.AddCommand(v.create(), v.upload(), v.bring(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.download(), v.remove())
 	return c
 }
 
@@ -147,9 +147,12 @@ func (w *where) upload(ctx context.Context, name, at, message string, metadata m
 		return nil, err
 	}
 	defer found.Close()
-	if n := len(found.Skipped); n > 0 {
-		w.Say("%d links and special files are left out, such as %s", "已跳过 %d 个链接或特殊文件，例如 %s", n, found.Skipped[0])
-	}
+	return w.send(ctx, name, found, client.VersionWish{Message: message, Metadata: metadata})
+}
+
+// send sends what is new of what was found, and makes the version.
+func (w *where) send(ctx context.Context, name string, found *carry.Found, wish client.VersionWish) (*asset.AssetVersion, error) {
+	w.skipped(found)
 	to := w.of(name)
 	var p carry.Progress
 	defer w.watch(&p)()
@@ -166,7 +169,8 @@ func (w *where) upload(ctx context.Context, name, at, message string, metadata m
 		if err := carry.Rest(ctx, to, found, m, begun.Missing, &p); err != nil {
 			return nil, err
 		}
-		made, err := to.Commit(ctx, begun.Upload, message, metadata)
+		wish.Upload = begun.Upload
+		made, err := to.Commit(ctx, wish)
 		if fault.ReasonOf(err) == "ChunksMissing" && tries < 3 {
 			continue
 		}
@@ -174,6 +178,12 @@ func (w *where) upload(ctx context.Context, name, at, message string, metadata m
 			w.Say("%d files, %s; %s in %d chunks were sent", "%d 个文件，共 %s；已发送 %s（%d 个数据块）", len(m.Files), api.Bytes(m.Size()), api.Bytes(p.Sent.Load()), p.Chunks.Load())
 		}
 		return made, err
+	}
+}
+
+func (w *where) skipped(found *carry.Found) {
+	if n := len(found.Skipped); n > 0 {
+		w.Say("%d links and special files are left out, such as %s", "已跳过 %d 个链接或特殊文件，例如 %s", n, found.Skipped[0])
 	}
 }
 
@@ -304,7 +314,10 @@ func (v verbs) show() *cobra.Command {
 			line("From", "来源", from(x))
 			if o := x.Spec.Origin; o != nil {
 				for _, d := range o.Datasets {
-					line("Trained on", "训练数据", fmt.Sprintf("%s@%d", d.Name, d.Version))
+					line("Made from", "来源数据", fmt.Sprintf("%s@%d", d.Name, d.Version))
+				}
+				for _, m := range o.Models {
+					line("Made with", "来源模型", fmt.Sprintf("%s@%d", m.Name, m.Version))
 				}
 			}
 			line("Manifest", "清单", x.Spec.Manifest)
@@ -336,7 +349,7 @@ func (w *where) lines(ctx context.Context, x *asset.AssetVersion, line func(en, 
 			line("Used by", "使用者", fmt.Sprintf("%s %s %s", api.MustInfo(u.Kind).Singular, u.Name, u.Phase))
 		}
 		for _, m := range v.Models {
-			line("Went into", "产出模型", fmt.Sprintf("%s@%d (%s)", m.Model, m.Version, m.Task))
+			line("Went into", "产出", fmt.Sprintf("%s@%d (%s)", m.Model+m.Dataset, m.Version, m.Task)) // it is the one or the other
 		}
 	}
 	return nil

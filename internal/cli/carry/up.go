@@ -3,10 +3,8 @@ package carry
 import (
 	"context"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -33,13 +31,27 @@ type Progress struct {
 	Chunks            atomic.Int64 // that were sent
 }
 
-// Found is what lies in a folder.
+// Found is what lies in a folder, or elsewhere.
 type Found struct {
 	Files []asset.File
+	// Listing is the same, with what names the state of each file.
+	Listing []asset.File
 	// Skipped are paths that are no files: links, sockets.
 	Skipped []string
-	root    *os.Root
-	single  string // the one file, where no folder was named
+	open    asset.Opener
+	close   func() error
+}
+
+// Elsewhere is what was listed in another place than a folder.
+func Elsewhere(listing []asset.File, skipped []string, open func(asset.File) (io.ReadCloser, error)) *Found {
+	by := make(map[string]asset.File, len(listing))
+	for _, f := range listing {
+		by[f.Path] = f
+	}
+	return &Found{
+		Files: asset.Untagged(listing), Listing: listing, Skipped: skipped, close: func() error { return nil },
+		open: func(path string) (io.ReadCloser, error) { return open(by[path]) },
+	}
 }
 
 // Scan lists a folder, or one file. The caller closes what it found.
@@ -48,44 +60,28 @@ func Scan(at string) (*Found, error) {
 	if err != nil {
 		return nil, noSource(at, err)
 	}
-	dir, f := at, &Found{}
+	dir, single := at, ""
 	if !info.IsDir() {
-		dir, f.single = filepath.Dir(at), filepath.Base(at)
+		dir, single = filepath.Dir(at), filepath.Base(at)
 	}
-	if f.root, err = os.OpenRoot(dir); err != nil {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
 		return nil, noSource(at, err)
 	}
-	if f.single != "" {
-		f.Files = []asset.File{{Path: f.single, Size: info.Size(), Exec: info.Mode()&0o100 != 0}}
-		return f, asset.CheckPath(f.single)
+	f := &Found{close: root.Close, open: func(path string) (io.ReadCloser, error) { return root.Open(path) }} // nothing leads out of the folder
+	if single != "" {
+		f.Files = []asset.File{{Path: single, Size: info.Size(), Exec: info.Mode()&0o100 != 0}}
+		return f, asset.CheckPath(single)
 	}
-	err = fs.WalkDir(f.root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			return nil
-		case !d.Type().IsRegular():
-			f.Skipped = append(f.Skipped, p)
-			return nil
-		}
-		if err := asset.CheckPath(p); err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			f.Files = append(f.Files, asset.File{Path: p, Size: info.Size(), Exec: info.Mode()&0o100 != 0})
-		}
-		return err
-	})
-	if err == nil && len(f.Files) == 0 {
+	f.Listing, f.Skipped, err = asset.Walk(root.FS())
+	if err == nil && len(f.Listing) == 0 {
 		err = fault.New(fault.Invalid, "EmptyFolder", fault.T("There are no files in %s.", "%s 中没有文件。", at))
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, fault.From(err)
 	}
-	slices.SortFunc(f.Files, func(a, b asset.File) int { return asset.Compare(a.Path, b.Path) })
+	f.Files = asset.Untagged(f.Listing)
 	return f, nil
 }
 
@@ -93,11 +89,11 @@ func noSource(at string, cause error) error {
 	return fault.New(fault.Invalid, "NoSource", fault.T("%s can't be read.", "无法读取 %s。", at)).Because(cause)
 }
 
-// Close lets go of the folder.
-func (f *Found) Close() error { return f.root.Close() }
+// Close lets go of it.
+func (f *Found) Close() error { return f.close() }
 
-// Open opens one of the files. Nothing leads out of the folder.
-func (f *Found) Open(path string) (io.ReadCloser, error) { return f.root.Open(path) }
+// Open opens one of the files.
+func (f *Found) Open(path string) (io.ReadCloser, error) { return f.open(path) }
 
 // Up reads all files once and sends the chunks that the target has not; the manifest names all.
 func Up(ctx context.Context, to Target, f *Found, p *Progress) (*asset.Manifest, error) {

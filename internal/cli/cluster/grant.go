@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cli/show"
 	"github.com/fermi-cluster/fermi/internal/cli/speech"
 	"github.com/fermi-cluster/fermi/internal/cli/usage"
+	"github.com/fermi-cluster/fermi/internal/cli/where"
 )
 
 // queueFlags are what operators say about a queue; flags that are not given change nothing.
@@ -21,6 +22,7 @@ type queueFlags struct {
 	guarantee, limit  map[string]int
 	projects, add, no []string
 	given             func(string) bool
+	place             where.Queue
 }
 
 func (f *queueFlags) bind(cmd *cobra.Command, set bool) {
@@ -36,28 +38,24 @@ func (f *queueFlags) bind(cmd *cobra.Command, set bool) {
 		flags.StringSliceVar(&f.add, "add-project", nil, speech.Both("let this project use it too; may be repeated", "允许该项目使用；可重复"))
 		flags.StringSliceVar(&f.no, "remove-project", nil, speech.Both("let this project use it no more; may be repeated", "不再允许该项目使用；可重复"))
 	}
+	f.place.Add(flags, speech.Both)
 	f.given = flags.Changed
 }
 
 func (f *queueFlags) apply(q *api.Queue) {
-	if f.given("parent") {
-		q.Spec.Parent = f.parent
+	for flag, put := range map[string]func(){
+		"parent":      func() { q.Spec.Parent = f.parent },
+		"weight":      func() { q.Spec.Weight = f.weight },
+		"guarantee":   func() { q.Spec.Guarantee = f.guarantee },
+		"limit":       func() { q.Spec.Limit = f.limit },
+		"max-pending": func() { q.Spec.MaxPending = f.pending },
+		"projects":    func() { q.Spec.Projects = slices.DeleteFunc(f.projects, func(name string) bool { return name == "" }) },
+	} {
+		if f.given(flag) {
+			put()
+		}
 	}
-	if f.given("weight") {
-		q.Spec.Weight = f.weight
-	}
-	if f.given("guarantee") {
-		q.Spec.Guarantee = f.guarantee
-	}
-	if f.given("limit") {
-		q.Spec.Limit = f.limit
-	}
-	if f.given("max-pending") {
-		q.Spec.MaxPending = f.pending
-	}
-	if f.given("projects") {
-		q.Spec.Projects = slices.DeleteFunc(f.projects, func(name string) bool { return name == "" })
-	}
+	f.place.Over(q, f.given)
 	for _, name := range f.add {
 		if !slices.Contains(q.Spec.Projects, name) && !slices.Contains(q.Spec.Projects, api.AllProjects) {
 			q.Spec.Projects = append(q.Spec.Projects, name)

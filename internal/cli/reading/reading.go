@@ -19,6 +19,7 @@ import (
 type Flags struct {
 	Datasets, Models []string
 	Leaves           string // the model of its outputs
+	LeavesData       string // the dataset of its outputs
 }
 
 // Add makes known what work reads; both joins the two languages.
@@ -56,6 +57,7 @@ func (k *Keeping) Bind(to *pflag.FlagSet, both func(en, zh string) string) {
 	k.Add(to, both)
 	k.Data.Add(to, both)
 	to.StringVar(&k.Data.Leaves, "output-model", "", both("register the outputs as a version of this model when the task completes: NAME, or NAME:PATH for a file or folder of them", "任务完成后将产出登记为该模型的新版本：NAME，或 NAME:PATH 指定其中的文件或目录"))
+	to.StringVar(&k.Data.LeavesData, "output-dataset", "", both("register the outputs of all replicas as a version of this dataset when the task completes, likewise", "任务完成后将全部副本的产出登记为该数据集的新版本，写法相同"))
 }
 
 // Into puts all of them over a task; origin reads what it begins from, bad hears what is wrong.
@@ -68,19 +70,23 @@ func (k *Keeping) Into(t *api.TrainingTask, origin func(string) *api.CheckpointF
 func (f *Flags) Over(t *api.TrainingTask, bad func(flag string, why fault.Text)) {
 	lists := f.Lists(bad)
 	t.Spec.Datasets, t.Spec.Models = append(t.Spec.Datasets, lists.Datasets...), append(t.Spec.Models, lists.Models...)
-	if o := f.Output(); o != nil {
-		if t.Spec.Outputs == nil {
-			t.Spec.Outputs = &api.Outputs{}
-		}
-		t.Spec.Outputs.Model = o
+	model, dataset := output(f.Leaves), output(f.LeavesData)
+	if t.Spec.Outputs == nil && (model != nil || dataset != nil) {
+		t.Spec.Outputs = &api.Outputs{}
+	}
+	if model != nil {
+		t.Spec.Outputs.Model = model
+	}
+	if dataset != nil {
+		t.Spec.Outputs.Dataset = dataset
 	}
 }
 
-// Output is the model that a task leaves; nil: none is wished.
-func (f *Flags) Output() *mount.Output {
-	if f.Leaves == "" {
+// output is what a task leaves; nil: none is wished.
+func output(text string) *mount.Output {
+	if text == "" {
 		return nil
 	}
-	name, path, _ := strings.Cut(f.Leaves, ":")
+	name, path, _ := strings.Cut(text, ":")
 	return &mount.Output{Name: name, Path: path}
 }

@@ -23,10 +23,10 @@ func TestLists(t *testing.T) {
 	if d := cmp.Diff([]string{"--dataset", "--dataset"}, wrong); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(&mount.Output{Name: "out", Path: "final"}, f.Output()); d != "" {
+	if d := cmp.Diff(&mount.Output{Name: "out", Path: "final"}, output(f.Leaves)); d != "" {
 		t.Error(d)
 	}
-	if (&Flags{}).Output() != nil {
+	if output("") != nil {
 		t.Error("no model was wished")
 	}
 }

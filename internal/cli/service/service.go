@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/batch"
 	"github.com/fermi-cluster/fermi/internal/cli/online"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -23,7 +25,7 @@ func Add(root *cobra.Command) {
 		Use: "service", Aliases: []string{"svc", "services"}, Short: cli.Both("Inference services: what answers requests", "推理服务：对外应答请求"),
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(create(), update(), list(), get(), scale(), canary(), traffic(), figures(), slo(), promote(), rollback(), autoscale(),
+	c.AddCommand(create(), update(), answers(), batch.Worker(), list(), get(), scale(), canary(), traffic(), figures(), slo(), promote(), rollback(), autoscale(),
 		stopping("stop", true, "End its replicas; its address stays its own", "停止服务，保留地址"),
 		stopping("start", false, "Let a stopped service answer again", "重新启动已停止的服务"), remove(), cli.Logs(serving.Kind, cli.Both("What its replicas print", "查看副本输出"), "  fermi service logs spirals -f"))
 	c.GroupID = cli.GroupWork
@@ -70,7 +72,7 @@ type wish struct {
 	folder                          string
 	replicas, port                  int
 	timeout                         time.Duration
-	env                             []string
+	env, adapters                   []string
 	model                           serving.ServiceModel
 	each                            amounts
 	bounds                          struct{ concurrency, queue int }
@@ -94,6 +96,7 @@ func (w *wish) bind(c *cobra.Command) {
 	f.StringVar(&w.model.Name, "model", "", cli.Both("model that it answers with, NAME or NAME@VERSION: mounted at /models/NAME, which is $FERMI_MODEL", "所用模型，NAME 或 NAME@VERSION：挂载于 /models/NAME，即 $FERMI_MODEL"))
 	f.StringVar(&w.model.Task, "model-task", "", cli.Both("training task whose output is the model", "以该训练任务的产出为模型"))
 	f.StringVar(&w.model.File, "model-file", "", cli.Both("file of the model (model.json when absent)", "模型文件（默认 model.json）"))
+	f.StringArrayVar(&w.adapters, "adapter", nil, cli.Both("LoRA adapter ADAPTER=MODEL[@VERSION]: answers who asks the model NAME:ADAPTER; may be repeated, ADAPTER= takes it away", "LoRA 适配器 ADAPTER=MODEL[@VERSION]：以模型名 NAME:ADAPTER 调用；可重复，ADAPTER= 表示移除"))
 	f.StringVar(&w.folder, "folder", "", cli.Both("folder of the machines where it runs, as NAME/path of one that the project was granted", "在该机器文件夹中运行，形如 NAME/path，须已授权给项目"))
 	f.StringVar(&w.image, "image", "", cli.Both("image that it runs in; the node's own system when absent", "镜像；不填则使用节点自身的系统"))
 	f.IntVar(&w.replicas, "replicas", 0, cli.Both("how many answer side by side", "副本数"))
@@ -141,6 +144,16 @@ func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 		}
 		set(&model.File, w.model.File)
 		t.Model = &model
+	}
+	for _, text := range w.adapters {
+		name, what, ok := strings.Cut(text, "=")
+		if !ok {
+			return wrong("--adapter", "It is written ADAPTER=MODEL or ADAPTER=MODEL@VERSION.", "应写作 ADAPTER=MODEL 或 ADAPTER=MODEL@VERSION。")
+		}
+		t.Adapters = slices.DeleteFunc(slices.Clone(t.Adapters), func(a serving.Adapter) bool { return a.Name == name })
+		if model, version, _ := strings.Cut(what, "@"); model != "" {
+			t.Adapters = append(t.Adapters, serving.Adapter{Name: name, Model: model, Version: version})
+		}
 	}
 	if w.options != (serving.EngineOptions{}) {
 		o := serving.EngineOptions{}

@@ -46,9 +46,10 @@ func preview(ctx context.Context, s *call.Session, task *api.TrainingTask) error
 	if p.Planned != nil {
 		priceLines(s, p.Planned)
 	}
-	for _, a := range p.Alternatives {
-		line := strings.TrimSuffix(a.Change.In(s.Lang)+"; "+a.Text.In(s.Lang), "; ")
-		show.Line(s.Out, show.Clean(optionWord(a.Name).In(s.Lang)+": "+line))
+	for _, a := range list {
+		if line := strings.Trim(a.Change.In(s.Lang)+"; "+a.Text.In(s.Lang), "; "); line != "" || a.Name != "planned" {
+			show.Line(s.Out, show.Clean(optionWord(a.Name).In(s.Lang)+": "+line))
+		}
 	}
 	for _, w := range p.Windows {
 		windowLine(s, w)

@@ -11,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cli/reading"
 	"github.com/fermi-cluster/fermi/internal/cli/speech"
 	"github.com/fermi-cluster/fermi/internal/cli/usage"
+	"github.com/fermi-cluster/fermi/internal/cli/where"
 	"github.com/fermi-cluster/fermi/internal/cli/word"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -88,7 +89,7 @@ func (r *roleFlags) add(f *pflag.FlagSet) {
 type orderFlags struct {
 	priority, restarts   int
 	priorityClass, queue string
-	zones                []string
+	place                where.Task
 	timeout, expected    string
 }
 
@@ -96,7 +97,7 @@ func (o *orderFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&o.priority, "priority", 0, speech.Both("larger wins, 0 to 10000", "优先级，越大越优先，0 至 10000"))
 	f.StringVar(&o.priorityClass, "priority-class", "", speech.Both("inference, training, environment or preemptible", "优先级类别：inference、training、environment、preemptible"))
 	f.StringVar(&o.queue, "queue", "", speech.Both("queue; the project's when absent", "队列；默认取项目的队列"))
-	f.StringSliceVar(&o.zones, "zone", nil, speech.Both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
+	o.place.Add(f, speech.Both)
 	f.IntVar(&o.restarts, "restarts", 0, speech.Both("restarts allowed within an hour", "一小时内允许的重启次数"))
 	f.StringVar(&o.timeout, "timeout", "", speech.Both("longest run, such as 2h", "最长运行时间，如 2h"))
 	f.StringVar(&o.expected, "expected-time", "", speech.Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
@@ -154,12 +155,7 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 		}
 		t.Spec.Restart.MaxRestarts = r.restarts
 	}
-	if len(r.zones) > 0 {
-		if t.Spec.Zones == nil {
-			t.Spec.Zones = &api.ZoneRules{}
-		}
-		t.Spec.Zones.Allow = r.zones
-	}
+	r.place.Over(t)
 	for _, name := range r.credentials {
 		t.Spec.Credentials = append(t.Spec.Credentials, api.CredentialRef{Secret: name})
 	}

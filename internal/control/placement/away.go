@@ -22,7 +22,7 @@ func (c *Controller) Away(ctx context.Context, t api.Work, node, kind string) er
 	if err != nil {
 		return err
 	}
-	w := demand(p.task)
+	w := demand(p.task, p.queues)
 	for _, at := range p.nodes {
 		if at.Meta.Name == node {
 			w.Avoid = append(w.Avoid, around(p.nodes, at, kind)...)

@@ -227,7 +227,7 @@ func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 		c.cfg.Log.Warn("a placement without its owner", "placement", p.Meta.Name, "error", err)
 		return nil, false
 	}
-	return workload(owner), true
+	return workload(owner, c.m.shares), true
 }
 
 // turn plans and commits until nothing more can start. It says whether a write failed that should
@@ -240,7 +240,7 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, w
 	retry = retry || again
 	for ctx.Err() == nil {
 		c.mu.Lock()
-		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{Quantum: c.cfg.Quantum})
+		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{Quantum: c.cfg.Quantum, Moves: c.m.shares.moves})
 		bases := make([]*api.Workload, len(res.Decisions))
 		for i, d := range res.Decisions {
 			bases[i] = c.m.tasks[d.Workload.ID]
@@ -276,20 +276,21 @@ func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions [
 	for _, e := range evictions {
 		c.mu.Lock()
 		p := c.m.stands[e.ID]
+		wish := evictionOf(e, p, c.m.in)
 		c.mu.Unlock()
 		if p != nil && p.Spec.Evict != nil {
 			continue // it goes already
 		}
 		err := error(fault.New(fault.Conflict, "Stale", fault.T("The placement is not seen yet.", "尚未看到该放置。")))
 		if p != nil {
-			err = c.evict(ctx, epoch, p, api.Eviction{
-				Reason: reasonPreempted, Grace: api.Duration(e.Grace),
-				Message: fault.T("It gives way to another task (%s) and is placed again.", "为其他任务让出资源（%s），将重新调度。", e.Why),
-			})
+			err = c.evict(ctx, epoch, p, wish)
 		}
 		if err != nil {
 			c.cfg.Log.Warn("a gang could not be asked to leave", "task", e.ID, "error", err)
 			c.mu.Lock()
+			if p == nil {
+				c.m.cluster.Unreserve(e.ID)
+			}
 			sched.UndoEviction(c.m.queues, e)
 			c.mu.Unlock()
 			retry = true
@@ -406,7 +407,7 @@ func (c *Controller) undo(d sched.Decision, err error) {
 	}
 	sched.Undo(c.m.cluster, c.m.queues, d)
 	if t, ok := c.m.tasks[d.Workload.ID]; ok && !fault.Is(err, fault.Conflict) {
-		c.m.queues.Add(demand(t))
+		c.m.queues.Add(demand(t, c.m.shares))
 	} else {
 		c.m.queues.Remove(d.Workload.ID)
 	}

@@ -246,7 +246,7 @@ func (c *Controller) Smaller(o api.Work) (text fault.Text, ok bool) {
 		if !held || i >= len(at) || len(at[i]) >= high {
 			continue
 		}
-		w := demand(&t)
+		w := demand(&t, m.shares)
 		w.Allow = m.in.zonesOf(at)
 		for k := range w.Roles {
 			w.Roles[k].Replicas, w.Roles[k].Min, w.Roles[k].Max = 0, 0, 0

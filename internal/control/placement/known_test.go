@@ -100,7 +100,7 @@ func TestWhatIsKnownIsTold(t *testing.T) {
 		for i, tk := range s.running {
 			view := tk.Workload()
 			p := &preview{c: c, task: &view, now: s.now}
-			out, err := p.move(workload(tk), MoveWish{Preview: true, Nodes: []string{"n0"}})
+			out, err := p.move(workload(tk, nil), MoveWish{Preview: true, Nodes: []string{"n0"}})
 			got, want := lossOf(out.loss), api.MoveLoss{
 				SinceSeconds: int64(s.since[i] / time.Second), RestartSeconds: int64(s.restart[i] / time.Second), Devices: 1, DeviceSeconds: int64(s.lost(i) / time.Second), Grace: api.Duration(saveGrace),
 			}

@@ -30,7 +30,7 @@ type model struct {
 	drains  map[uint32]uint64          // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32          // node name → number
 	zones   map[string]*api.Zone
-	shares  map[string]*api.Queue
+	shares  shares
 	untold  bool                  // shares changed since the planner was told
 	told    []fair.Queue          // as last told to the planner
 	types   int                   // how many amounts there were when the queues were told
@@ -46,7 +46,7 @@ type model struct {
 func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.Workload{},
-		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
+		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: shares{},
 		nodes: map[string]uint32{}, log: log, host: host, trials: shown{cost.NewTrials(), faults{}},
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: places{}, guests: newGuests(),
@@ -258,7 +258,7 @@ func (m *model) setTask(o api.Work) {
 		m.dropTask(id)
 		return
 	}
-	w := demand(t)
+	w := demand(t, m.shares)
 	if _, known := m.tasks[id]; !known {
 		m.cluster.Arrive(w)
 	}
@@ -341,7 +341,7 @@ func (m *model) dropPlacement(gone *api.Placement) {
 	t, again := m.tasks[id]
 	m.stop(id, !again)
 	if again {
-		m.queues.Add(demand(t))
+		m.queues.Add(demand(t, m.shares))
 	}
 }
 
@@ -358,12 +358,12 @@ const restartCost = 2 * time.Minute
 func restartOf(t *api.Workload) time.Duration { return cmp.Or(t.Ran.Known.Restart, restartCost) }
 
 // workload is work as the planner knows it.
-func workload(o api.Work) *sched.Workload {
+func workload(o api.Work, queues shares) *sched.Workload {
 	v := o.Workload()
-	return demand(&v)
+	return demand(&v, queues)
 }
 
-func demand(t *api.Workload) *sched.Workload {
+func demand(t *api.Workload, queues shares) *sched.Workload {
 	w := &sched.Workload{
 		ID: t.Meta.ID, Queue: t.Queue, Priority: t.Priority, Roles: roles(t),
 		User: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Submitted: t.Meta.CreatedAt,
@@ -378,7 +378,9 @@ func demand(t *api.Workload) *sched.Workload {
 		for _, d := range z.Data {
 			w.Data = append(w.Data, sched.Datum{Bytes: d.Bytes, Zones: d.Zones})
 		}
+		w.Stay = z.Stay
 	}
+	w.Weigh = queues.weigh(t)
 	// It lost its place to an operator or with its node, not to others: nobody of its priority goes before it.
 	w.Displaced = t.Phase == api.PhasePending && (t.Ran.Reason == reasonDrained || t.Ran.Reason == reasonNodeLost)
 	if t.Attempt == 0 { // what has run once is not held back again

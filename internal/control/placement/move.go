@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -63,10 +64,31 @@ func movedText(zones []api.ZonePart) fault.Text {
 	return fault.T("It moves to %s and goes on there.", "正在迁移到 %s，将在那里继续。", names)
 }
 
+// reasonMakesRoom is why a gang moves so that another finds room.
+const reasonMakesRoom = "MakesRoom"
+
+// evictionOf is what a gang is asked that the planner chose; p is its placement, nil where it is not seen yet.
+func evictionOf(e sched.Eviction, p *api.Placement, in places) api.Eviction {
+	out := api.Eviction{
+		Reason: reasonPreempted, Grace: api.Duration(e.Grace),
+		Message: fault.T("It gives way to another task (%s) and is placed again.", "为其他任务让出资源（%s），将重新调度。", e.Why),
+	}
+	if e.To == nil || p == nil {
+		return out
+	}
+	out.Reason, out.Message = reasonMakesRoom, fault.T(
+		"It moves to %[1]s so that another task finds room, and goes on there; it loses %[2]s of device time at most.", "为让其他任务有整块空位，正在迁移到 %[1]s 并将在那里继续；最多损失 %[2]s 卡时。",
+		strings.Join(in.zonesOf(e.To), ", "), e.Lost.Round(time.Second))
+	for i, slots := range e.To {
+		out.To = append(out.To, api.RoleAssignment{Role: p.Spec.Roles[i].Role, Slots: slots})
+	}
+	return out
+}
+
 // wished is the task's workload with the rules of the wish. A zone that the task itself excludes
 // leaves none.
 func (p *preview) wished(wish MoveWish) (*sched.Workload, error) {
-	w := demand(p.task)
+	w := demand(p.task, p.queues)
 	if wish.Zone != "" {
 		if len(w.Allow) > 0 && !slices.Contains(w.Allow, wish.Zone) {
 			w.Deny = append(slices.Clone(w.Deny), wish.Zone)
@@ -204,7 +226,7 @@ func (c *Controller) WouldAdmit(taskID string) []api.TaskMove {
 	if c.m == nil {
 		return nil
 	}
-	found, ok := sched.Migrate(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID)
+	found, ok := sched.Migrate(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID, c.m.shares.moves)
 	if !ok {
 		return nil
 	}

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -353,4 +355,114 @@ func TestWouldAdmit(t *testing.T) {
 	if got := c.WouldAdmit(big.Meta.ID); got != nil {
 		t.Errorf("it runs, and %+v would help", got)
 	}
+}
+
+// TestMovesForOthers: a task that saves is asked to move so that one that waits finds a whole node, with its new place in the same write; the
+// one that waits starts when it has gone.
+func TestMovesForOthers(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(2, 0)
+	c := lead(t, s, zones, all, func(cfg *placement.Config) { cfg.Quantum = time.Second })
+	tasks := map[string]*api.TrainingTask{}
+	for _, name := range []string{"x", "y", "z"} { // two of them fill a node, the third has half of the other
+		tk := task(name, 1, 1)
+		tk.Spec.Preemptible, tk.Spec.ExpectedTime = true, api.Duration(20*time.Hour)
+		commit(t, s, store.Create(tk))
+		eventually(t, name+" is placed", func() bool { return place(s, name) != nil })
+		at := time.Now().UTC()
+		next := store.Clone(tk)
+		next.Status.Phase, next.Status.Attempt, next.Status.PlacedAt = api.PhaseRunning, 1, &at
+		next.Status.Saved = &api.SavedStep{Step: 1, At: at}
+		next.Status.Time = &api.TimeUse{From: at.Add(time.Millisecond), At: at, Step: 1} // what a start costs is known: nothing
+		commit(t, s, store.Update(next))
+		tasks[name] = next
+	}
+	gone := "x"
+	if nodesIn(place(s, "y").Spec.Roles)[0] == nodesIn(place(s, "z").Spec.Roles)[0] {
+		gone = "z"
+	}
+	done := store.Clone(tasks[gone])
+	done.Status.Phase = api.PhaseCompleted
+	commit(t, s, store.Update(done), store.Delete(api.KeyOf(place(s, gone)), 0))
+	big := task("big", 1, 2)
+	big.Spec.ExpectedTime = api.Duration(1000 * time.Hour)
+	commit(t, s, store.Create(big))
+	asked := func() (names []string) {
+		for _, name := range []string{"x", "y", "z"} {
+			if p := place(s, name); p != nil && p.Spec.Evict != nil {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	eventually(t, "one is asked to move", func() bool { return len(asked()) == 1 })
+	mover := asked()[0]
+	e := place(s, mover).Spec.Evict
+	if e.Reason != "MakesRoom" || len(e.To) != 1 || len(e.To[0].Slots) != 1 || e.To[0].Role != "worker" || e.Message.ZH == "" {
+		t.Fatalf("%+v", e)
+	}
+	eventually(t, "it waits for that", func() bool {
+		why, ok := c.Why(big.Meta.ID)
+		return ok && why.Reason == advice.ReasonVictims
+	})
+	carryOut(t, s, mover)
+	eventually(t, "the other starts", func() bool { return place(s, "big") != nil })
+}
+
+// TestWeighed: what a task says counts between zones, else what its queue says, and tasks that wait follow the queue.
+func TestWeighed(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(1, 1)
+	for i := range zones { // a is cheap, b is clean
+		price, grams := float64(1+i), float64(200-100*i)
+		zones[i].Spec.Price, zones[i].Spec.Carbon = api.Price{DeviceHour: &price}, &api.Carbon{GramsPerKWh: &grams}
+	}
+	c := lead(t, s, zones, all)
+	tk := task("t", 1, 2)
+	zone := func() string {
+		p := look(t, c, tk)
+		if !p.Fits {
+			t.Fatalf("%+v", p)
+		}
+		return p.Planned.Zones[0].Zone + ": " + p.Planned.Text.EN
+	}
+	eventually(t, "the leader knows the nodes", func() bool { p, err := c.Preview(t.Context(), tk); return err == nil && p.Fits })
+	if got := zone(); got != "a: " {
+		t.Error(got)
+	}
+	setQueue := func(w *where.Weights) {
+		eventually(t, "the queue is changed", func() bool {
+			q, err := s.Get(t.Context(), api.Key{Kind: api.KindQueue, Name: "q"}, 0)
+			if err != nil {
+				return false
+			}
+			next := store.Clone(q.(*api.Queue))
+			next.Spec.Prefer = w
+			_, err = s.Commit(t.Context(), store.Txn{Ops: []store.Op{store.Update(next)}})
+			return err == nil
+		})
+	}
+	setQueue(&where.Weights{Carbon: 2})
+	eventually(t, "the queue's word counts", func() bool { return zone() == "b: the best zone with room by carbon 2, as queue q says" })
+	tk.Spec.Zones = &api.ZoneRules{Prefer: &where.Weights{Price: 5, Carbon: 1}}
+	if got := zone(); got != "a: the best zone with room by price 5, carbon 1" {
+		t.Error(got)
+	}
+	setQueue(nil)
+	for _, f := range []*api.TrainingTask{task("f1", 1, 2), task("f2", 1, 2)} {
+		commit(t, s, store.Create(f))
+		eventually(t, "it is full", func() bool { return place(s, f.Meta.Name) != nil })
+	}
+	waits := task("waits", 1, 2)
+	commit(t, s, store.Create(waits))
+	weighed := func() bool {
+		why, _ := c.Why(waits.Meta.ID)
+		return slices.ContainsFunc(why.Evidence, func(e advice.Evidence) bool { return e.Fact == "ZonesWeighed" && e.Count == 2 })
+	}
+	eventually(t, "it waits", func() bool { _, ok := c.Why(waits.Meta.ID); return ok })
+	if weighed() {
+		t.Error("nobody said what counts")
+	}
+	setQueue(&where.Weights{Carbon: 1})
+	eventually(t, "it follows its queue", weighed)
 }

@@ -39,15 +39,15 @@ func (p *Planner) Submit(t api.Work) { p.m.setTask(t) }
 
 // Stand says that a task has this placement since before the planner was made.
 func (p *Planner) Stand(t api.Work, at *api.Placement) {
-	p.m.setPlacement(at, workload(t))
+	p.m.setPlacement(at, workload(t, p.m.shares))
 }
 
 // Learn says how long a task ran that has ended before the planner was made.
-func (p *Planner) Learn(t api.Work, ran time.Duration) { p.m.queues.Learn(workload(t), ran) }
+func (p *Planner) Learn(t api.Work, ran time.Duration) { p.m.queues.Learn(workload(t, nil), ran) }
 
 // Expect is how much longer a task runs, by what is known, having run for a while already.
 func (p *Planner) Expect(t api.Work, already time.Duration) time.Duration {
-	return p.m.queues.Expect(workload(t), already)
+	return p.m.queues.Expect(workload(t, nil), already)
 }
 
 // At says what time it is.

@@ -48,7 +48,7 @@ func (p *Possible) Refuse(ctx context.Context, t api.Work, minRevision int64) er
 	if p.clock.Now().Sub(p.newest) < settling {
 		return nil
 	}
-	r, impossible := sched.Impossible(p.m.cluster, p.m.queues, workload(t))
+	r, impossible := sched.Impossible(p.m.cluster, p.m.queues, workload(t, nil))
 	if !impossible {
 		return nil
 	}

@@ -32,12 +32,13 @@ var errNotLeading = fault.New(fault.Unavailable, "NotLeading", fault.T(
 
 // preview is one question and what was gathered for it.
 type preview struct {
-	c     *Controller
-	task  *api.Workload
-	now   time.Time
-	wish  cost.Wish
-	zones *cost.Zones
-	nodes map[uint32]*api.Node
+	c      *Controller
+	task   *api.Workload
+	now    time.Time
+	wish   cost.Wish
+	zones  *cost.Zones
+	nodes  map[uint32]*api.Node
+	queues shares
 }
 
 // Preview says what would become of a task, prepared as for a submit, if it were submitted now. It
@@ -52,7 +53,7 @@ func (c *Controller) Preview(ctx context.Context, t api.Work) (api.Preview, erro
 	if err != nil {
 		return api.Preview{}, err
 	}
-	w := workload(t)
+	w := workload(t, p.queues)
 	at, ok, err := p.dry(w)
 	if err != nil {
 		return api.Preview{}, err
@@ -63,7 +64,7 @@ func (c *Controller) Preview(ctx context.Context, t api.Work) (api.Preview, erro
 	out := api.Preview{Fits: true, Start: &p.now, StartBasis: "now"}
 	planned := p.judge(p.parts(w, at))
 	shown := planned.PlacementOption
-	shown.Name, shown.Moving = cost.Planned, p.moving(w, shown.Zones)
+	shown.Name, shown.Moving, shown.Text = cost.Planned, p.moving(w, shown.Zones), p.queues.why(p.task)
 	out.Planned = &shown
 	others, err := p.elsewhere(ctx, w, planned)
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *Controller) gather(ctx context.Context, o api.Work) (*preview, error) {
 	t := o.Workload()
 	now := c.cfg.Clock.Now().UTC()
 	p := &preview{
-		c: c, task: &t, now: now, nodes: map[uint32]*api.Node{},
+		c: c, task: &t, now: now, nodes: map[uint32]*api.Node{}, queues: shares{},
 		wish: cost.Wish{Spot: t.Wish.Preemptible, Expected: t.Wish.ExpectedTime.Std(), Samples: c.samples(o)},
 	}
 	list, err := c.cfg.Store.List(ctx, api.KindZone, "", 0)
@@ -107,6 +108,10 @@ func (c *Controller) gather(ctx context.Context, o api.Work) (*preview, error) {
 	var zones []*api.Zone
 	each(list, func(z *api.Zone) { zones = append(zones, z) })
 	p.zones = cost.ZonesOf(zones, now)
+	if list, err = c.cfg.Store.List(ctx, api.KindQueue, "", 0); err != nil {
+		return nil, err
+	}
+	each(list, func(q *api.Queue) { p.queues[q.Meta.Name] = q })
 	return p, p.readNodes(ctx)
 }
 

@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -11,7 +12,11 @@ import (
 )
 
 func (m *model) setQueue(q *api.Queue) {
+	was := m.shares[q.Meta.Name]
 	m.shares[q.Meta.Name], m.untold = q, true
+	if was != nil && !reflect.DeepEqual(was.Spec.Prefer, q.Spec.Prefer) {
+		m.shares.weighAnew(m, q.Meta.Name)
+	}
 }
 
 func (m *model) dropQueue(name string) {

@@ -21,7 +21,7 @@ func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
 	if parts := p.sketch(w); len(parts) > 0 {
 		planned = p.judge(parts)
 		shown := planned.PlacementOption
-		shown.Name, shown.Estimated = cost.Planned, true
+		shown.Name, shown.Estimated, shown.Text = cost.Planned, true, p.queues.why(p.task)
 		out.Planned = &shown
 		out.Windows = p.windows(parts)
 	}

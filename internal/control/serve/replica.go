@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"net"
 	"reflect"
 	"strconv"
@@ -36,7 +37,7 @@ func (rules) Decide(s *work.Seen, now time.Time) work.Plan {
 	next := *r
 	put(&next.Status, &status)
 	answers(&next.Status, s, now)
-	if len(s.Members) == 1 && isFar(&s.Members[0]) && plan.Wake == 0 && !status.Phase.Finished() {
+	if lead := leadOf(r, s); lead != nil && isFar(lead) && plan.Wake == 0 && !status.Phase.Finished() {
 		plan.Wake = lookAtAgent
 	}
 	if changed || !reflect.DeepEqual(next.Status.Answers, r.Status.Answers) || next.Status.Node != r.Status.Node {
@@ -53,14 +54,34 @@ func isFar(m *work.Member) bool { return m.Node != nil && m.Node.Spec.Agent != n
 // loopback is where processes on the machine's own network are reached.
 const loopback = "127.0.0.1"
 
-// answers is whether the one member answers, and where.
+// leadOf is the member that answers; nil: it has no place.
+func leadOf(r *serving.ServiceReplica, s *work.Seen) *work.Member {
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Index == 0 && m.Role == r.Spec.Template.Lead() {
+			return m
+		}
+	}
+	return nil
+}
+
+// missing is a member of a gang without which its lead can't answer; nil: all are there.
+func missing(s *work.Seen) *work.Member {
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Silent >= hearing.SilentAfter || m.Known.State != engine.StateRunning {
+			return m
+		}
+	}
+	return nil
+}
+
+// answers is whether the lead answers, and where.
 func answers(status *serving.ServiceReplicaStatus, s *work.Seen, now time.Time) {
 	was := *status
 	status.Answers = serving.Answers{}
-	if len(s.Members) != 1 || s.View.Stop {
+	m := leadOf(s.Work.(*serving.ServiceReplica), s)
+	if m == nil || s.View.Stop {
 		return
 	}
-	m := &s.Members[0]
 	if m.Node != nil {
 		status.Node = m.Node.Meta.Name
 	}
@@ -77,6 +98,10 @@ func answers(status *serving.ServiceReplicaStatus, s *work.Seen, now time.Time) 
 	}
 	if !said.Ready {
 		status.Why = said.Why
+		return
+	}
+	if other := missing(s); other != nil && len(s.Members) > 1 {
+		status.Why = fmt.Sprintf("its member %s-%d does not run", other.Role, other.Index)
 		return
 	}
 	host := m.Said.Address
@@ -99,6 +124,9 @@ func (rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
 	spec := &w.(*serving.ServiceReplica).Spec
 	t := &spec.Template
 	r.StopGrace = t.StopGrace
+	if r.Role != t.Lead() || r.Index != 0 {
+		return // nobody asks it from outside
+	}
 	r.Serve = &engine.Serve{Service: spec.Service, Port: t.Port}
 	if h := t.Health; h != nil {
 		r.Serve.Path, r.Serve.Every, r.Serve.Timeout, r.Serve.Failures = h.Path, h.Every, h.Timeout, h.Failures

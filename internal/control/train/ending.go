@@ -49,7 +49,7 @@ func (s ending) finished(p *plan, now time.Time) {
 		s.revive(p)
 		return
 	}
-	if s.Task.OwesModel() {
+	if s.Task.Owes() {
 		return // it is written into the task, which is another turn
 	}
 	age := now.Sub(*s.Task.Status.FinishedAt)

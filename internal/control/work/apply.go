@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -140,19 +138,9 @@ func (c *Controller) grace(s *Seen) time.Duration {
 	return grace.Std()
 }
 
-// alone is where the processes of one replica find each other: within it.
-const alone = "127.0.0.1"
-
-// order lets a member start its processes: a world of its own. One that is not attached any more comes back.
+// order lets a member start its processes. One that is not attached any more comes back.
 func (c *Controller) order(s *Seen, m *Member) error {
-	ranks := 1
-	if role := s.View.Role(m.Role); role != nil {
-		ranks = role.RankCount()
-	}
-	err := c.cfg.Hub.Go(m.Name, m.Attempt, link.Generation{
-		Number:     int64(m.Attempt),
-		Membership: link.Membership{World: ranks, Groups: 1, Table: string(m.Name), Lead: net.JoinHostPort(alone, strconv.Itoa(m.Said.Port))},
-	})
+	err := c.cfg.Hub.Go(m.Name, m.Attempt, generationOf(s.Members, s.View.Roles, m))
 	if fault.Is(err, fault.Unavailable) {
 		return nil
 	}
@@ -184,7 +172,7 @@ func (c *Controller) startAll(ctx context.Context, s *Seen, start []int) error {
 		wg.Go(func() {
 			defer func() { <-gate }()
 			r := c.replica(s, &s.Members[i])
-			r.UID, r.Folders = uid, folders
+			r.UID, r.Folders, r.HostNetwork = uid, folders, isWide(s.Members)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/steady"
+	"github.com/fermi-cluster/fermi/internal/control/ending"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -194,7 +195,7 @@ func (t *judgement) proceed() {
 		switch m := &t.Members[i]; {
 		case m.Known.State == "":
 			t.plan.Start = append(t.plan.Start, i)
-		case m.Known.State == engine.StateCreated && m.Attached:
+		case m.Known.State == engine.StateCreated && m.Attached && gathered(t.Members):
 			t.plan.Go = append(t.plan.Go, i)
 		}
 	}
@@ -209,18 +210,15 @@ func (t *judgement) proceed() {
 // fail ends an attempt; another follows as far as the policy allows.
 func (t *judgement) fail(m *Member) {
 	code, why := 1, ""
+	message := fault.T("Replica %s ended, and nothing says how.", "副本 %s 已结束，原因不明。", m.Name)
 	if x := m.Known.Exit; x != nil {
-		code, why = cmp.Or(x.Code, 1), x.Reason
+		code, why, message = cmp.Or(x.Code, 1), x.Reason, ending.Whole(m.Role+"-"+strconv.Itoa(m.Index), m.Known.Node, x)
 	}
-	message := fault.T("Replica %[1]s ended: %[2]s, exit code %[3]d.", "副本 %[1]s 已结束：%[2]s，退出码 %[3]d。", m.Name, why, code)
 	window := cmp.Or(t.policy.Window.Std(), time.Hour)
 	recent := slices.DeleteFunc(t.status.Restarts, func(at time.Time) bool { return t.now.Sub(at) >= window })
 	left := t.policy.MaxRestarts - len(recent)
 	if t.Pinned && why == engine.ReasonDiskLimit { // what filled the disk is still there
 		left = 0
-		if x := m.Known.Exit; x.Message != "" {
-			message = fault.Unpack(x.Message)
-		}
 	}
 	if left > 0 && t.status.Phase != api.PhaseRecovering {
 		t.to(api.PhaseRecovering, cmp.Or(why, "ReplicaFailed"), message)

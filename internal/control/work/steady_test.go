@@ -1,6 +1,7 @@
 package work
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 var now = time.Date(2026, 11, 18, 9, 0, 0, 0, time.UTC)
@@ -115,5 +117,25 @@ func TestSteadySettles(t *testing.T) {
 	}
 	if again, p, changed := Steady(s, &status, nil, now.Add(time.Minute)); changed || len(p.Events) > 0 {
 		t.Errorf("%+v, %+v", again, p)
+	}
+}
+
+// TestFailedSays: the message has what the launcher or the program said, not only a code.
+func TestFailedSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		exit *engine.Exit
+		want string
+	}{
+		"not started":      {&engine.Exit{Code: 127, Reason: engine.ReasonStartFailed, Message: fault.T("The command \"x\" was not found.", "找不到命令 x。").Pack()}, "r-0 could not be started: The command \"x\" was not found."},
+		"known words":      {&engine.Exit{Code: 1, Reason: engine.ReasonNonZero, Diagnosis: engine.Diagnosis{Cause: "import", Line: "ModuleNotFoundError: No module named 'x'"}}, "ModuleNotFoundError: No module named 'x' — r-0 ended with exit code 1. Cause: "},
+		"unknown words":    {&engine.Exit{Code: 2, Reason: engine.ReasonNonZero, Diagnosis: engine.Diagnosis{Cause: "exit-code", Line: "lab: no such option"}}, "lab: no such option — r-0 ended with exit code 2."},
+		"nothing was said": {&engine.Exit{Code: 2, Reason: engine.ReasonNonZero, Diagnosis: engine.Diagnosis{Cause: "exit-code"}}, "r-0 ended with exit code 2."},
+	} {
+		c.exit.At = now
+		was := Status{Phase: api.PhaseRunning, Attempt: 1}
+		got, _, _ := Steady(seen(engine.StateDone, false, c.exit), &was, nil, now)
+		if got.Phase != api.PhaseFailed || !strings.HasPrefix(got.Message.EN, c.want) || got.Message.ZH == got.Message.EN {
+			t.Errorf("%s: %s %q", name, got.Phase, got.Message.EN)
+		}
 	}
 }

@@ -24,13 +24,14 @@ const Argv0 = "fermi-chore"
 
 // Order is one chore; exactly one is set.
 type Order struct {
-	Unpack *Unpack
-	Clone  *Clone
-	Settle *Settle
-	Fetch  *Fetch
-	Keep   *Keep
-	Lay    *Lay
-	Drop   *Drop
+	Unpack  *Unpack
+	Clone   *Clone
+	Settle  *Settle
+	Fetch   *Fetch
+	Keep    *Keep
+	Lay     *Lay
+	Drop    *Drop
+	Compare *Compare
 }
 
 // Unpack lays out the archive that follows the order in a folder of the tenant's; what lay there goes.
@@ -128,6 +129,9 @@ func work(ctx context.Context, in io.Reader) Result {
 	}
 	if o.Lay != nil {
 		return o.Lay.bring(ctx, os.Stderr, os.Stdout)
+	}
+	if o.Compare != nil {
+		return failed(o.Compare.hold(os.Stderr))
 	}
 	if o.Drop != nil {
 		return failed(depot.Drop(o.Drop.Place, o.Drop.Digest))

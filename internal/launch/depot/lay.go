@@ -35,37 +35,12 @@ type layout struct {
 // Lay lays a version out in a project's folder, of bytes that it asks conn for. What an earlier try left is used. progress may be called from
 // several goroutines.
 func Lay(ctx context.Context, place string, v Version, conn io.ReadWriter, progress func(done, total int64)) error {
-	fresh := filepath.Join(place, prefixNew+v.Digest)
-	again := false
-	if err := os.Mkdir(fresh, 0o755); err != nil {
-		if !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		again = true
-	}
-	if err := os.Mkdir(filepath.Join(fresh, dirRoot), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	root, err := os.OpenRoot(filepath.Join(fresh, dirRoot))
+	l, again, err := begin(place, v, conn, asset.Decode)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	list, err := listOf(fresh, v.Digest, conn)
-	if err != nil {
-		return err
-	}
-	if list.Size() != v.Bytes {
-		return fmt.Errorf("the list of version %s has %d bytes, not %d", v.Digest, list.Size(), v.Bytes)
-	}
-	l := &layout{root: root, list: list, starts: list.Starts(), chunks: make([]int64, len(list.Chunks)+1)}
-	for i, c := range list.Chunks {
-		l.chunks[i+1] = l.chunks[i] + int64(c.Bytes)
-	}
-	if err := l.prepare(); err != nil {
-		return err
-	}
-	there := make([]bool, len(list.Chunks))
+	defer l.root.Close()
+	there := make([]bool, len(l.list.Chunks))
 	if again {
 		if err := l.look(ctx, there); err != nil {
 			return err
@@ -74,29 +49,70 @@ func Lay(ctx context.Context, place string, v Version, conn io.ReadWriter, progr
 	if err := l.fill(ctx, there, conn, func() { progress(l.done.Load(), v.Bytes) }); err != nil {
 		return err
 	}
-	return finish(place, fresh, v.Digest)
+	return finish(place, filepath.Join(place, prefixNew+v.Digest), v.Digest)
+}
+
+// begin makes the folder of a version on its way, with the files of its list; again says that an earlier try left one.
+func begin(place string, v Version, conn io.ReadWriter, decode func([]byte) (*asset.Manifest, error)) (l *layout, again bool, err error) {
+	fresh := filepath.Join(place, prefixNew+v.Digest)
+	if err := os.Mkdir(fresh, 0o755); err != nil {
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, false, err
+		}
+		again = true
+	}
+	if err := os.Mkdir(filepath.Join(fresh, dirRoot), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, false, err
+	}
+	list, err := listOf(fresh, v.Digest, conn, decode)
+	if err != nil {
+		return nil, false, err
+	}
+	if list.Size() != v.Bytes {
+		return nil, false, fmt.Errorf("the list of version %s has %d bytes, not %d", v.Digest, list.Size(), v.Bytes)
+	}
+	root, err := os.OpenRoot(filepath.Join(fresh, dirRoot))
+	if err != nil {
+		return nil, false, err
+	}
+	l = &layout{root: root, list: list, starts: list.Starts(), chunks: make([]int64, len(list.Chunks)+1)}
+	for i, c := range list.Chunks {
+		l.chunks[i+1] = l.chunks[i] + int64(c.Bytes)
+	}
+	if err := l.prepare(); err != nil {
+		return nil, false, errors.Join(err, root.Close())
+	}
+	return l, again, nil
 }
 
 // listOf reads the list, or asks for it.
-func listOf(fresh, digest string, conn io.ReadWriter) (*asset.Manifest, error) {
+func listOf(fresh, digest string, conn io.ReadWriter, decode func([]byte) (*asset.Manifest, error)) (*asset.Manifest, error) {
 	path := filepath.Join(fresh, fileList)
 	raw, err := os.ReadFile(path)
 	if err != nil || asset.Sum(raw).String() != digest {
-		if err := ask(conn, 0, 0); err != nil {
+		if raw, err = askList(conn, digest); err != nil {
 			return nil, err
-		}
-		var got bytes.Buffer
-		if _, err := io.Copy(&got, io.LimitReader(&answer{r: conn}, asset.MaxManifest+1)); err != nil {
-			return nil, err
-		}
-		if raw = got.Bytes(); asset.Sum(raw).String() != digest {
-			return nil, errors.New("the list of files is not what its digest says")
 		}
 		if err := os.WriteFile(path, raw, 0o644); err != nil {
 			return nil, err
 		}
 	}
-	return asset.Decode(raw)
+	return decode(raw)
+}
+
+// askList asks for the list of a version.
+func askList(conn io.ReadWriter, digest string) ([]byte, error) {
+	if err := ask(conn, 0, 0); err != nil {
+		return nil, err
+	}
+	var got bytes.Buffer
+	if _, err := io.Copy(&got, io.LimitReader(&answer{r: conn}, asset.MaxManifest+1)); err != nil {
+		return nil, err
+	}
+	if asset.Sum(got.Bytes()).String() != digest {
+		return nil, errors.New("the list of files is not what its digest says")
+	}
+	return got.Bytes(), nil
 }
 
 // prepare makes the folders, and the files that have no bytes.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -18,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/depot"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -30,7 +32,16 @@ type dataMounts struct {
 
 type dataMount struct {
 	mount.AssetRef
-	held *depot.Held
+	held   *depot.Held
+	folder *inside.Folder // of the machine, that it is; nil: it is held
+}
+
+// root is where its files lie on the node.
+func (m dataMount) root() string {
+	if m.folder != nil {
+		return m.folder.Path
+	}
+	return m.held.Root
 }
 
 func (d *dataMounts) all() []dataMount {
@@ -40,6 +51,10 @@ func (d *dataMounts) all() []dataMount {
 // folders are what a wall shows of them.
 func (d *dataMounts) folders() (out []inside.Folder) {
 	for _, m := range d.all() {
+		if m.folder != nil {
+			out = append(out, *m.folder)
+			continue
+		}
 		out = append(out, inside.Folder{Path: m.held.Root, ReadOnly: true, At: m.Path})
 	}
 	return out
@@ -54,7 +69,7 @@ func (d *dataMounts) variables(walled bool) (out []string) {
 		for i, m := range kind.list {
 			at := m.Path
 			if !walled {
-				at = m.held.Root
+				at = m.root()
 			}
 			if i == 0 {
 				out = append(out, kind.name+"="+at)
@@ -67,7 +82,9 @@ func (d *dataMounts) variables(walled bool) (out []string) {
 
 func (d *dataMounts) close() (err error) {
 	for _, m := range d.all() {
-		err = errors.Join(err, m.held.Close())
+		if m.held != nil {
+			err = errors.Join(err, m.held.Close())
+		}
 	}
 	*d = dataMounts{}
 	return err
@@ -86,11 +103,12 @@ func (s *Supplies) BringData(ctx context.Context) error {
 		to   *[]dataMount
 	}{{s.at.Home.Replica.Mounts.Datasets, &s.at.data.datasets}, {s.at.Home.Replica.Mounts.Models, &s.at.data.models}} {
 		for _, ref := range kind.refs {
-			held, err := s.bringVersion(ctx, ref)
+			m := dataMount{AssetRef: ref}
+			err := s.bringVersion(ctx, &m)
 			if err != nil {
 				return err
 			}
-			*kind.to = append(*kind.to, dataMount{ref, held})
+			*kind.to = append(*kind.to, m)
 		}
 	}
 	return nil
@@ -99,47 +117,93 @@ func (s *Supplies) BringData(ctx context.Context) error {
 func nameOfVersion(ref mount.AssetRef) string { return ref.Name + "@" + ref.Version }
 
 // bringVersion tries until a version is there, or can't be.
-func (s *Supplies) bringVersion(ctx context.Context, ref mount.AssetRef) (*depot.Held, error) {
+func (s *Supplies) bringVersion(ctx context.Context, m *dataMount) error {
+	ref := m.AssetRef
 	began, told := s.clock.Now(), s.dataProgress(ref)
 	defer s.brings(nil)
 	for tries, pause := 1, retry.First; ; tries, pause = tries+1, min(2*pause, retry.Most) {
 		var fetched bool
-		held, err := s.holdVersion(ctx, ref, func(done, total int64) { fetched = true; told(done, total) })
+		var err error
+		if ref.Source != nil && ref.Source.Folder != "" {
+			m.folder, err = s.holdFolder(ctx, ref)
+		} else {
+			m.held, err = s.holdVersion(ctx, ref, func(done, total int64) { fetched = true; told(done, total) })
+		}
 		if err == nil {
-			s.notes.Notice("%s", fault.T("%s (%s) is here after %.1f s, at %s", "%s（%s）%.1f 秒后就绪，位于 %s", nameOfVersion(ref), megabytes(ref.Size), s.clock.Now().Sub(began).Seconds(), s.seenAt(ref, held)).Pack())
-			return held, nil
+			s.notes.Notice("%s", fault.T("%s (%s) is here after %.1f s, at %s", "%s（%s）%.1f 秒后就绪，位于 %s", nameOfVersion(ref), megabytes(ref.Size), s.clock.Now().Sub(began).Seconds(), s.seenAt(m)).Pack())
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		if link.Permanent(err) {
-			return nil, asStartFault(fault.New(fault.Conflict, "VersionGone", fault.T("%s can't be had any more: it was deleted, or is not this project's.", "无法获取 %s：该版本已被删除，或不属于本项目。", nameOfVersion(ref))).Because(err))
+			return asStartFault(fault.New(fault.Conflict, "VersionGone", fault.T("%s can't be had any more: it was deleted, or is not this project's.", "无法获取 %s：该版本已被删除，或不属于本项目。", nameOfVersion(ref))).Because(err))
 		}
 		if finalFault(err) {
-			return nil, asStartFault(err)
+			return asStartFault(named(err, ref))
+		}
+		if s := (*process.StartFault)(nil); errors.As(err, &s) {
+			return err
 		}
 		if fetched {
 			tries = 1 // it is on its way
 		}
 		if tries >= maxDataTries {
-			return nil, asStartFault(fault.New(fault.Unavailable, "DataUnreachable", fault.T("%s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取 %[1]s：%[3]v。", nameOfVersion(ref), tries, err)).
+			return asStartFault(fault.New(fault.Unavailable, "DataUnreachable", fault.T("%s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取 %[1]s：%[3]v。", nameOfVersion(ref), tries, err)).
 				WithHint(fault.T("See that the node reaches the server and that its disk works.", "请检查节点能否访问服务器以及磁盘是否正常。")).Because(err))
 		}
 		s.log.Warn("version not here yet", "version", nameOfVersion(ref), "error", err)
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-s.clock.After(pause):
 		}
 	}
 }
 
-// seenAt is where its processes find it.
-func (s *Supplies) seenAt(ref mount.AssetRef, held *depot.Held) string {
-	if s.at.Home.Tenant.UID == 0 { // nothing is mounted on a machine that keeps nobody apart
-		return held.Root
+// named says of which version a fault is.
+func named(err error, ref mount.AssetRef) error {
+	var f *fault.Error
+	if ref.Source == nil || !errors.As(err, &f) {
+		return err
 	}
-	return ref.Path
+	out := *f
+	out.Message = fault.Text{EN: nameOfVersion(ref) + ": " + f.Message.EN, ZH: nameOfVersion(ref) + "：" + f.Message.ZH}
+	return &out
+}
+
+// seenAt is where its processes find it.
+func (s *Supplies) seenAt(m *dataMount) string {
+	if s.at.Home.Tenant.UID == 0 { // nothing is mounted on a machine that keeps nobody apart
+		return m.root()
+	}
+	return m.Path
+}
+
+// holdFolder finds the folder that a version by reference is, which must be what its listing says.
+func (s *Supplies) holdFolder(ctx context.Context, ref mount.AssetRef) (*inside.Folder, error) {
+	folder, err := volumeOf(s.at.Home.Replica, mount.Volume{Name: ref.Source.Folder, Path: ref.Path, ReadOnly: true}, s.at.Home.Folders)
+	if err != nil {
+		return nil, err
+	}
+	wall := s.at.choreWall()
+	wall.Folders = append(wall.Folders, inside.Folder{Path: folder.Path, Real: folder.Real, ReadOnly: true})
+	o := chore.Order{Compare: &chore.Compare{Dir: folder.Path, Digest: ref.Digest}}
+	if err := s.serveData(ctx, ref.Digest, wall, o, nil); err != nil {
+		return nil, err
+	}
+	return &folder, nil
+}
+
+// account is that of a version's bucket.
+func account(from *mount.S3Source, secrets map[api.SecretRef]string) *chore.Bucket {
+	b := &chore.Bucket{At: *from}
+	for key, to := range map[string]*string{
+		api.KeyAccessKeyID: &b.ID, api.KeySecretAccessKey: &b.Secret, api.KeySessionToken: &b.Token, api.KeyEndpoint: &b.AccountEndpoint, api.KeyRegion: &b.AccountRegion,
+	} {
+		*to = secrets[api.SecretRef{Secret: from.Secret, Key: key}]
+	}
+	return b
 }
 
 // holdVersion has a version on the node, if need be by laying it out.
@@ -149,7 +213,12 @@ func (s *Supplies) holdVersion(ctx context.Context, ref mount.AssetRef, progress
 	}}
 	v := depot.Version{UID: s.at.Home.Tenant.UID, Digest: ref.Digest, Bytes: ref.Size}
 	return d.Hold(ctx, v, func(ctx context.Context, place string) error {
-		return s.layOut(ctx, v, place, progress)
+		lay, wall := &chore.Lay{Place: place, Digest: v.Digest, Bytes: v.Bytes}, s.dataWall(v.UID, place)
+		if ref.Source != nil && ref.Source.S3 != nil { // fetched through the project's network
+			lay.From, wall = account(ref.Source.S3, s.secrets), s.at.choreWall()
+			wall.Binds = append(wall.Binds, place)
+		}
+		return s.serveData(ctx, v.Digest, wall, chore.Order{Lay: lay}, progress)
 	})
 }
 
@@ -172,15 +241,14 @@ func (s *Supplies) dataChore(ctx context.Context, uid int, place string, o chore
 	return errors.Join(ctx.Err(), err)
 }
 
-// layOut has a process that has become the project lay a version out; it asks us for the bytes, and we the server.
-func (s *Supplies) layOut(ctx context.Context, v depot.Version, place string, progress func(done, total int64)) error {
+// serveData has a process that has become the project do something about a version; it asks us for the list and the bytes, and we the server.
+func (s *Supplies) serveData(ctx context.Context, digest string, wall inside.Wall, o chore.Order, progress func(done, total int64)) error {
 	ours, theirs, err := steward.Pair()
 	if err != nil {
 		return err
 	}
 	defer ours.Close()
-	way, err := sendAs(s.dataWall(v.UID, place), v.UID != 0, chore.Order{Lay: &chore.Lay{Place: place, Digest: v.Digest, Bytes: v.Bytes}}, theirs,
-		[]string{"FERMI_REPLICA=" + string(s.at.Home.Replica.Name)})
+	way, err := s.at.sendTo(wall, o, theirs)
 	_ = theirs.Close()
 	if err != nil {
 		return err
@@ -193,7 +261,7 @@ func (s *Supplies) layOut(ctx context.Context, v depot.Version, place string, pr
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		brought = depot.Relay(ctx, ours, func(ctx context.Context, first, count int, w io.Writer) error {
-			return s.from.FetchAsset(ctx, v.Digest, first, count, w)
+			return s.from.FetchAsset(ctx, digest, first, count, w)
 		})
 		if brought != nil {
 			_ = ours.Close() // it waits for no more
@@ -203,7 +271,7 @@ func (s *Supplies) layOut(ctx context.Context, v depot.Version, place string, pr
 	_ = ours.Close()
 	wg.Wait()
 	if err != nil && brought != nil { // why it could not go on
-		return fmt.Errorf("bring version %s: %w", v.Digest, brought)
+		return fmt.Errorf("bring version %s: %w", digest, brought)
 	}
 	return err
 }

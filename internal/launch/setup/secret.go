@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -27,6 +29,7 @@ func (s *Supplies) BringSecrets(ctx context.Context) error {
 	for _, c := range s.at.Home.Replica.Clones {
 		named = named || c.Secret != ""
 	}
+	named = named || len(mount.Buckets(s.at.Home.Replica.Mounts.Datasets)) > 0
 	if !named {
 		return nil
 	}
@@ -66,7 +69,11 @@ func (s *Supplies) BringSecrets(ctx context.Context) error {
 // endpoint and region. One that is a variable or a file too is hidden.
 func (s *Supplies) hidden() []string {
 	readable := map[api.SecretRef]bool{}
-	for _, c := range s.at.Home.Replica.Credentials {
+	accounts := slices.Clone(s.at.Home.Replica.Credentials)
+	for _, from := range mount.Buckets(s.at.Home.Replica.Mounts.Datasets) {
+		accounts = append(accounts, api.CredentialRef{Secret: from.Secret})
+	}
+	for _, c := range accounts {
 		for ref := range s.secrets {
 			if ref.Secret == c.Secret && (api.SecretRegistry.Public(ref.Key) || api.SecretS3.Public(ref.Key)) {
 				readable[ref] = true

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
@@ -12,15 +13,23 @@ import (
 // volumesOf are those of the granted folders that a replica sees elsewhere than they are.
 func volumesOf(r engine.Replica, granted []api.NamedFolder) (out []inside.Folder, err error) {
 	for _, v := range r.Volumes {
-		in, rest := api.ResolveFolder(v.Name, granted)
-		if in == nil || rest != "" || in.Real == "" {
-			return nil, process.CantStart(process.CodeNotExecutable, nil,
-				"The node %s has no folder %q that project %s may use; its operator names one with --folder.",
-				"节点 %s 上没有项目 %[3]s 可用的目录 %[2]q；请运维人员用 --folder 命名。", r.Node, v.Name, r.Project)
+		f, err := volumeOf(r, v, granted)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, inside.Folder{Path: in.Path, Real: in.Real, ReadOnly: in.ReadOnly || v.ReadOnly, At: v.Path})
+		out = append(out, f)
 	}
 	return out, nil
+}
+
+func volumeOf(r engine.Replica, v mount.Volume, granted []api.NamedFolder) (inside.Folder, error) {
+	in, rest := api.ResolveFolder(v.Name, granted)
+	if in == nil || rest != "" || in.Real == "" {
+		return inside.Folder{}, process.CantStart(process.CodeNotExecutable, nil,
+			"The node %s has no folder %q that project %s may use; its operator names one with --folder.",
+			"节点 %s 上没有项目 %[3]s 可用的目录 %[2]q；请运维人员用 --folder 命名。", r.Node, v.Name, r.Project)
+	}
+	return inside.Folder{Path: in.Path, Real: in.Real, ReadOnly: in.ReadOnly || v.ReadOnly, At: v.Path}, nil
 }
 
 // volumeVariables say where each is: $FERMI_VOLUME_NAME. Where nothing is mounted, that is on the node itself.

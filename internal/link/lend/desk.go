@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/asset"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
@@ -120,6 +121,9 @@ func (d *Desk) open(ctx context.Context, project, digest string) (recent, error)
 	}
 	d.mu.Unlock()
 	list, raw, err := d.bytes.Manifest(ctx, project, digest, false)
+	if fault.ReasonOf(err) == "BadManifest" { // its bytes lie elsewhere: only the list is here
+		list, raw, err = d.bytes.Manifest(ctx, project, digest, true)
+	}
 	if err != nil {
 		return recent{}, err
 	}

@@ -24,19 +24,21 @@ type LineageVersion struct {
 	At     time.Time     `json:"at"`
 	Origin *asset.Origin `json:"origin,omitempty"`
 	UsedBy []LineageUse  `json:"usedBy,omitempty" doc:"The newest thousand tasks of the project are looked at, and all that lives."`
-	Models []LineageMade `json:"models,omitempty" doc:"Versions of models that tasks made which read it."`
+	Models []LineageMade `json:"models,omitempty" doc:"Versions of models and datasets that tasks made which read it."`
 }
 
 // LineageUse is work that reads a version.
 type LineageUse struct {
 	Kind  api.Kind  `json:"kind"`
 	Name  string    `json:"name"`
+	ID    string    `json:"id"`
 	Phase api.Phase `json:"phase,omitempty"`
 }
 
-// LineageMade is a version of a model.
+// LineageMade is a version of a model, or of a dataset.
 type LineageMade struct {
-	Model   string `json:"model"`
+	Model   string `json:"model,omitempty"`
+	Dataset string `json:"dataset,omitempty"`
 	Version int    `json:"version"`
 	Task    string `json:"task"`
 }
@@ -63,7 +65,7 @@ func (s *pages) lineage(ctx context.Context, _ *rest.Call, a asset.Asset) (*rest
 		for _, r := range refs {
 			if r.Name == a.GetMeta().Name && !seen[w.Meta.ID+"/"+r.Version] {
 				seen[w.Meta.ID+"/"+r.Version] = true
-				used[r.Version] = append(used[r.Version], LineageUse{o.Kind(), w.Meta.Name, w.Phase})
+				used[r.Version] = append(used[r.Version], LineageUse{o.Kind(), w.Meta.Name, w.Meta.ID, w.Phase})
 			}
 		}
 	}
@@ -90,23 +92,28 @@ func (s *pages) lineage(ctx context.Context, _ *rest.Call, a asset.Asset) (*rest
 	return &rest.Reply{Data: out, Revision: a.GetMeta().Revision}, nil
 }
 
-// made are the versions of models whose task read a dataset, by the dataset's version.
+// made are the versions whose task read an asset, by the asset's version.
 func (s *pages) made(ctx context.Context, a asset.Asset) (map[int][]LineageMade, error) {
 	out := map[int][]LineageMade{}
-	if a.Kind() != asset.DatasetKind {
-		return out, nil
-	}
 	snap, err := s.Finder.Truth.List(ctx, asset.VersionKind, a.GetMeta().Project, 0)
 	if err != nil {
 		return nil, err
 	}
 	snap.Ascend("", func(o api.Object) bool {
 		v := o.(*asset.AssetVersion)
-		if v.Spec.Kind == asset.ModelKind && v.Spec.Origin != nil {
-			if i := slices.IndexFunc(v.Spec.Origin.Datasets, func(d asset.VersionAt) bool { return d.Name == a.GetMeta().Name }); i >= 0 {
-				n := v.Spec.Origin.Datasets[i].Version
-				out[n] = append(out[n], LineageMade{v.Spec.Asset, v.Spec.Number, v.Spec.Origin.Task})
+		if v.Spec.Origin == nil {
+			return true
+		}
+		read := v.Spec.Origin.Datasets
+		if a.Kind() == asset.ModelKind {
+			read = v.Spec.Origin.Models
+		}
+		if i := slices.IndexFunc(read, func(d asset.VersionAt) bool { return d.Name == a.GetMeta().Name }); i >= 0 {
+			one := LineageMade{Model: v.Spec.Asset, Version: v.Spec.Number, Task: v.Spec.Origin.Task}
+			if v.Spec.Kind == asset.DatasetKind {
+				one.Model, one.Dataset = "", v.Spec.Asset
 			}
+			out[read[i].Version] = append(out[read[i].Version], one)
 		}
 		return true
 	})

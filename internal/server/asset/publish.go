@@ -2,6 +2,7 @@ package asset
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"maps"
 	"slices"
@@ -19,8 +20,37 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// Tasks that name a model leave one: a version is made of their outputs once they have completed. The version, the model and the task's own word
-// that it was made are written at once, so that a crash at any moment leaves none of them or all.
+// Tasks that name a model or a dataset leave one: a version is made of their outputs once they have completed. The version, the asset and the
+// task's own word that it was made are written at once, so that a crash at any moment leaves none of them or all.
+
+// debt is a version that a task owes.
+type debt struct {
+	kind api.Kind
+	wish *mount.Output
+}
+
+// debts are what a task owes now.
+func debts(t *api.TrainingTask) (out []debt) {
+	if !t.Owes() {
+		return nil
+	}
+	o, done := t.Spec.Outputs, &t.Status.Left
+	if o.OwesModel(done) {
+		out = append(out, debt{asset.ModelKind, o.Model})
+	}
+	if o.OwesDataset(done) {
+		out = append(out, debt{asset.DatasetKind, o.Dataset})
+	}
+	return out
+}
+
+// word is what a task says of it.
+func (d debt) word(t *api.TrainingTask) **mount.Made {
+	if d.kind == asset.ModelKind {
+		return &t.Status.Model
+	}
+	return &t.Status.Dataset
+}
 
 // publishEvery is the time between two looks for tasks that have completed.
 const publishEvery = 2 * time.Second
@@ -29,8 +59,8 @@ const publishEvery = 2 * time.Second
 func (s *Assets) Publish(ctx context.Context) error {
 	for {
 		for _, t := range s.owed(ctx) {
-			if err := s.publish(ctx, t); err != nil && ctx.Err() == nil {
-				s.Log.Warn("a task's model is not registered yet; trying again", "task", t.Meta.ID, "error", err)
+			if err := s.publish(ctx, t, debts(t)[0]); err != nil && ctx.Err() == nil { // of two the second one has the next turn: the task was written meanwhile
+				s.Log.Warn("a task's version is not registered yet; trying again", "task", t.Meta.ID, "error", err)
 			}
 		}
 		select {
@@ -41,14 +71,14 @@ func (s *Assets) Publish(ctx context.Context) error {
 	}
 }
 
-// owed are the tasks whose model is not there yet.
+// owed are the tasks whose model or dataset is not there yet.
 func (s *Assets) owed(ctx context.Context) (out []*api.TrainingTask) {
 	snap, err := s.Finder.Truth.List(ctx, api.KindTrainingTask, "", 0)
 	if err != nil {
 		return nil
 	}
 	snap.Ascend("", func(o api.Object) bool {
-		if t := o.(*api.TrainingTask); t.OwesModel() {
+		if t := o.(*api.TrainingTask); len(debts(t)) > 0 {
 			out = append(out, t)
 		}
 		return true
@@ -57,43 +87,46 @@ func (s *Assets) owed(ctx context.Context) (out []*api.TrainingTask) {
 }
 
 // publish makes the version of one task, or writes down why there can be none.
-func (s *Assets) publish(ctx context.Context, t *api.TrainingTask) error {
-	made, err := s.fromOutputs(ctx, t)
+func (s *Assets) publish(ctx context.Context, t *api.TrainingTask, d debt) error {
+	made, err := s.fromOutputs(ctx, t, d)
 	var f *fault.Error
 	if err != nil {
 		if f = fault.From(err); f.Code != fault.Invalid && f.Code != fault.Full && f.Code != fault.NotFound {
 			return err // it may pass
 		}
 		next := store.Clone(t)
-		next.Status.Model = &mount.Made{Name: t.Spec.Outputs.Model.Name, Reason: f.Reason, Message: f.Message}
+		*d.word(next) = &mount.Made{Name: d.wish.Name, Reason: f.Reason, Message: f.Message}
 		if _, err := s.Finder.Truth.Write(ctx, store.Update(next)); err != nil {
 			return err
 		}
 	}
 	e := history.Event{
-		Time: s.Clock.Now().UTC(), Kind: api.KindTrainingTask, Project: t.Meta.Project, Name: t.Meta.Name, ID: t.Meta.ID, Type: "Normal", Reason: "ModelRegistered",
-		Actor: "assets", Dedup: t.Meta.ID + "/model",
+		Time: s.Clock.Now().UTC(), Kind: api.KindTrainingTask, Project: t.Meta.Project, Name: t.Meta.Name, ID: t.Meta.ID, Type: "Normal", Reason: string(d.kind) + "Registered",
+		Actor: "assets", Dedup: t.Meta.ID + "/" + api.MustInfo(d.kind).Singular,
 	}
+	what := kindWords[d.kind]
 	if f != nil {
-		e.Type, e.Reason, e.Message = "Warning", f.Reason, fault.T("No version of the model %s was made: %s", "未能创建模型 %s 的版本：%s", t.Spec.Outputs.Model.Name, f.Message)
+		e.Type, e.Reason, e.Message = "Warning", f.Reason, fault.T("No version of the %s %s was made: %s", "未能创建%s %s 的版本：%s", what, d.wish.Name, f.Message)
 	} else {
-		e.Message = fault.T("Its outputs are version %d of the model %s.", "其产出已登记为模型 %[2]s 的版本 %[1]d。", made.Version, made.Name)
+		e.Message = fault.T("Its outputs are version %d of the %s %s.", "其产出已登记为%[2]s %[3]s 的版本 %[1]d。", made.Version, what, made.Name)
 	}
 	return s.Finder.History.AddEvents(ctx, e)
 }
 
+var kindWords = map[api.Kind]fault.Text{asset.ModelKind: fault.T("model", "模型"), asset.DatasetKind: fault.T("dataset", "数据集")}
+
 // fromOutputs makes a version of what a task left.
-func (s *Assets) fromOutputs(ctx context.Context, t *api.TrainingTask) (*mount.Made, error) {
+func (s *Assets) fromOutputs(ctx context.Context, t *api.TrainingTask, d debt) (*mount.Made, error) {
 	p, err := s.versions.project(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	files, under, err := s.left(ctx, t)
+	files, keyOf, err := s.left(ctx, t, d)
 	if err != nil {
 		return nil, err
 	}
 	open := func(path string) (io.ReadCloser, error) {
-		r, _, err := sealed.Open(ctx, s.Blob, under+path)
+		r, _, err := sealed.Open(ctx, s.Blob, keyOf[path])
 		return r, err
 	}
 	m, err := asset.Build(ctx, files, open, nil)
@@ -120,28 +153,59 @@ func (s *Assets) fromOutputs(ctx context.Context, t *api.TrainingTask) (*mount.M
 	if missing, err = s.Repo.Complete(ctx, p.Meta.ID, m, raw); err != nil || len(missing) > 0 {
 		return nil, fault.New(fault.Unavailable, "ChunksMissing", fault.T("%d chunks are not there yet.", "还缺少 %d 个数据块。", len(missing))).Because(err)
 	}
-	made, err := s.enter(ctx, t, p, digest, m)
+	metadata, err := metadataOf(files, open)
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.enter(ctx, t, d, p, digest, m, metadata)
 	if err == nil {
 		err = s.Repo.Forget(ctx, p.Meta.ID, digest)
 	}
 	return made, err
 }
 
-// left are the files that a task's model is made of, and where they lie: of the first replica that left some.
-func (s *Assets) left(ctx context.Context, t *api.TrainingTask) (files []asset.File, under string, err error) {
-	prefix, want := "outputs/"+t.Meta.ID+"/", t.Spec.Outputs.Model.Path
+// MetadataFile is read where a task leaves a version: a JSON object of texts that become the version's metadata.
+const MetadataFile = "fermi-metadata.json"
+
+const maxMetadataFile = 64 << 10
+
+// metadataOf is what a task says of its version; nil: nothing.
+func metadataOf(files []asset.File, open func(string) (io.ReadCloser, error)) (out map[string]string, err error) {
+	if !slices.ContainsFunc(files, func(f asset.File) bool { return f.Path == MetadataFile && f.Size <= maxMetadataFile }) {
+		return nil, nil
+	}
+	r, err := open(MetadataFile)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // only read
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	if json.Unmarshal(raw, &out) != nil || len((&asset.AssetVersion{Spec: asset.VersionSpec{Metadata: out}}).Validate()) > 0 {
+		return nil, fault.New(fault.Invalid, "BadMetadata", fault.T("%s is no JSON object of at most 64 texts.", "%s 不是由最多 64 个字符串组成的 JSON 对象。", MetadataFile))
+	}
+	return out, nil
+}
+
+// left are the files that a version is made of, and the keys of their bytes: of a model those of the first replica that left some, of a dataset
+// those of all replicas, where of two with one name the first counts.
+func (s *Assets) left(ctx context.Context, t *api.TrainingTask, d debt) (files []asset.File, keyOf map[string]string, err error) {
+	prefix, want, under := "outputs/"+t.Meta.ID+"/", d.wish.Path, ""
+	keyOf = map[string]string{}
 	const page = 1000
 	for after := ""; ; {
 		list, err := s.Blob.List(ctx, prefix, after, page)
 		if err != nil && !fault.Is(err, fault.NotFound) {
-			return nil, "", err
+			return nil, nil, err
 		}
 		for _, o := range list {
 			replica, file, ok := strings.Cut(strings.TrimPrefix(o.Key, prefix), "/")
-			if !ok || under != "" && under != prefix+replica+"/" || want != "" && file != want && !strings.HasPrefix(file, want+"/") {
+			if !ok || d.kind == asset.ModelKind && under != "" && under != replica || want != "" && file != want && !strings.HasPrefix(file, want+"/") || keyOf[file] != "" {
 				continue
 			}
-			under = prefix + replica + "/"
+			under, keyOf[file] = replica, o.Key
 			files = append(files, asset.File{Path: file, Size: o.Size})
 		}
 		if len(list) < page {
@@ -153,19 +217,21 @@ func (s *Assets) left(ctx context.Context, t *api.TrainingTask) (files []asset.F
 		files, want = apart(files)
 	}
 	if len(files) == 0 {
-		return nil, "", fault.New(fault.NotFound, "NoOutput", fault.T("The task left nothing to make a model of.", "任务没有可用于创建模型的产出。"))
+		return nil, nil, fault.New(fault.NotFound, "NoOutput", fault.T("The task left nothing to make a version of.", "任务没有可用于创建版本的产出。"))
 	}
 	if want == "" {
-		return sorted(files), under, nil
+		return sorted(files), keyOf, nil
 	}
 	base := parent(want)
 	if len(files) != 1 || files[0].Path != want { // one file alone keeps its name
 		base = want + "/"
 	}
+	short := map[string]string{}
 	for i := range files {
-		files[i].Path = strings.TrimPrefix(files[i].Path, base)
+		name := strings.TrimPrefix(files[i].Path, base)
+		short[name], files[i].Path = keyOf[files[i].Path], name
 	}
-	return sorted(files), under + base, nil
+	return sorted(files), short, nil
 }
 
 // Folders of outputs that are not in $FERMI_OUTPUT: what a script left in its working folder, and spec.outputs.logs.
@@ -192,41 +258,39 @@ func sorted(files []asset.File) []asset.File {
 	return files
 }
 
-// enter writes the version down, with the model and with the task's own word of it.
-func (s *Assets) enter(ctx context.Context, t *api.TrainingTask, p *api.Project, digest string, m *asset.Manifest) (*mount.Made, error) {
-	wish := t.Spec.Outputs.Model
-	spec := asset.VersionSpec{Manifest: digest, Files: len(m.Files), Size: api.Bytes(m.Size()), Origin: &asset.Origin{Task: t.Meta.Name, TaskID: t.Meta.ID}}
-	for _, r := range t.Spec.Datasets {
-		n, _ := strconv.Atoi(r.Version)
-		spec.Origin.Datasets = append(spec.Origin.Datasets, asset.VersionAt{Name: r.Name, Version: n})
-	}
+// enter writes the version down, with its asset and with the task's own word of it.
+func (s *Assets) enter(ctx context.Context, t *api.TrainingTask, d debt, p *api.Project, digest string, m *asset.Manifest, metadata map[string]string) (*mount.Made, error) {
+	spec := asset.VersionSpec{Manifest: digest, Files: len(m.Files), Size: api.Bytes(m.Size()), Metadata: metadata, Origin: &asset.Origin{
+		Task: t.Meta.Name, TaskID: t.Meta.ID, Datasets: versionsAt(t.Spec.Datasets), Models: versionsAt(t.Spec.Models),
+	}}
 	var err error
-	if spec.Format, err = s.versions.formatOf(ctx, p.Meta.ID, m); err != nil {
-		return nil, err
+	if d.kind == asset.ModelKind {
+		if spec.Format, err = s.versions.formatOf(ctx, p.Meta.ID, m); err != nil {
+			return nil, err
+		}
 	}
 	for range truth.Retries {
-		model, fresh, err := s.modelOf(ctx, t)
+		a, fresh, err := s.assetOf(ctx, t, d)
 		if err != nil {
 			return nil, err
 		}
-		newest, err := s.versions.newest(ctx, model)
+		newest, err := s.versions.newest(ctx, a)
 		if err != nil {
 			return nil, err
 		}
 		if spec.New, err = s.versions.fresh(ctx, p.Meta.ID, newest, m); err != nil {
 			return nil, err
 		}
-		v, changed := s.versions.version(nil, model, spec)
-		next := changed.(*asset.Model)
-		if wish.Alias != "" {
-			next.Spec.Aliases = maps.Clone(next.Spec.Aliases)
-			if next.Spec.Aliases == nil {
-				next.Spec.Aliases = map[string]int{}
+		v, next := s.versions.version(nil, a, spec)
+		if model, ok := next.(*asset.Model); ok && d.wish.Alias != "" {
+			model.Spec.Aliases = maps.Clone(model.Spec.Aliases)
+			if model.Spec.Aliases == nil {
+				model.Spec.Aliases = map[string]int{}
 			}
-			next.Spec.Aliases[wish.Alias] = v.Spec.Number
+			model.Spec.Aliases[d.wish.Alias] = v.Spec.Number
 		}
 		after := store.Clone(t)
-		after.Status.Model = &mount.Made{Name: model.Meta.Name, Version: v.Spec.Number}
+		*d.word(after) = &mount.Made{Name: a.GetMeta().Name, Version: v.Spec.Number}
 		ops := []store.Op{store.Create(v), store.Update(after)}
 		if fresh {
 			ops = append(ops, store.Create(next))
@@ -235,7 +299,7 @@ func (s *Assets) enter(ctx context.Context, t *api.TrainingTask, p *api.Project,
 		}
 		_, err = s.Finder.Truth.Write(ctx, ops...)
 		if err == nil {
-			return after.Status.Model, nil
+			return *d.word(after), nil
 		}
 		if r := fault.ReasonOf(err); r != "Stale" && r != "NameTaken" {
 			return nil, err
@@ -244,25 +308,38 @@ func (s *Assets) enter(ctx context.Context, t *api.TrainingTask, p *api.Project,
 		if err != nil {
 			return nil, err
 		}
-		if t = o.(*api.TrainingTask); !t.OwesModel() { // somebody else did
-			return t.Status.Model, nil
+		t = o.(*api.TrainingTask)
+		if made := *d.word(t); made != nil { // somebody else did
+			return made, nil
 		}
 	}
 	return nil, fault.New(fault.Unavailable, "Stale", fault.T("It changes all the time.", "该对象频繁变化。"))
 }
 
-// modelOf finds the model that a task names, or makes one that is not written yet.
-func (s *Assets) modelOf(ctx context.Context, t *api.TrainingTask) (m *asset.Model, fresh bool, err error) {
-	key := api.Key{Kind: asset.ModelKind, Project: t.Meta.Project, Name: t.Spec.Outputs.Model.Name}
+func versionsAt(refs []mount.AssetRef) (out []asset.VersionAt) {
+	for _, r := range refs {
+		n, _ := strconv.Atoi(r.Version) // settled when the task was submitted
+		out = append(out, asset.VersionAt{Name: r.Name, Version: n})
+	}
+	return out
+}
+
+// assetOf finds the model or dataset that a task names, or makes one that is not written yet.
+func (s *Assets) assetOf(ctx context.Context, t *api.TrainingTask, d debt) (a asset.Asset, fresh bool, err error) {
+	key := api.Key{Kind: d.kind, Project: t.Meta.Project, Name: d.wish.Name}
 	o, err := s.Finder.Truth.Get(ctx, key, s.Finder.Truth.Newest())
 	if err == nil {
-		return o.(*asset.Model), false, nil
+		return o.(asset.Asset), false, nil
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return nil, false, err
 	}
 	now := s.Clock.Now().UTC()
-	return &asset.Model{Meta: api.Meta{
-		ID: s.IDs.New(api.MustInfo(asset.ModelKind).IDPrefix), Name: key.Name, DisplayName: key.Name, Project: key.Project, Owner: t.Meta.Owner, CreatedAt: now, UpdatedAt: now,
-	}}, true, nil
+	meta := api.Meta{
+		ID: s.IDs.New(api.MustInfo(d.kind).IDPrefix), Name: key.Name, DisplayName: key.Name, Project: key.Project, Owner: t.Meta.Owner, CreatedAt: now, UpdatedAt: now,
+	}
+	if d.kind == asset.DatasetKind {
+		return &asset.Dataset{Meta: meta}, true, nil
+	}
+	return &asset.Model{Meta: meta}, true, nil
 }

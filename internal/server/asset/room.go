@@ -32,6 +32,9 @@ type Deps struct {
 	IDs     *id.Source
 	Clock   clock.Clock
 	Log     *slog.Logger
+	// Folders are those of the machines that an operator named. SoleOwner is who may use all of them; nil or "": nobody.
+	Folders   []api.NamedFolder
+	SoleOwner func() string
 }
 
 // Assets serves datasets and models. Safe for concurrent use.
@@ -121,11 +124,11 @@ func (s *Assets) routes(reg *rest.Schemas, rules *access.Rules, row api.KindInfo
 			Query: append(query, rest.ParamProject, rest.ParamRevision), Data: data, Handle: s.withAsset(row, false, h),
 		}
 	}
-	write := func(method, path, id, summary, verb string, body *rest.BodySpec, data *huma.Schema, h handler) *rest.Route {
+	write := func(method, path, id, summary, verb string, body *rest.BodySpec, data *huma.Schema, h handler, query ...rest.Param) *rest.Route {
 		rules.AsWrite(id, row.Kind)
 		return &rest.Route{
 			Method: method, Path: one + "/" + path, ID: id, Summary: summary, Tag: row.Plural, Kind: row.Kind, Verb: verb,
-			Query: []rest.Param{rest.ParamProject}, Body: body, Data: data, Handle: s.withAsset(row, true, h), Long: true,
+			Query: append(query, rest.ParamProject), Body: body, Data: data, Handle: s.withAsset(row, true, h), Long: true,
 		}
 	}
 	bytesOf := read("versions/{version}/files/{path...}", "read"+word+"File", "The bytes of one file, verified as they are read; ranges are served.", nil, nil, s.pages.readFile)
@@ -135,7 +138,7 @@ func (s *Assets) routes(reg *rest.Schemas, rules *access.Rules, row api.KindInfo
 	chunk := read("versions/{version}/chunks/{hash}", "read"+word+"Chunk", "The bytes of one of its chunks.", nil, nil, s.pages.readChunk)
 	chunk.Media, chunk.Long = "application/octet-stream", true
 	return []*rest.Route{
-		write(http.MethodPost, "uploads", "begin"+word+"Upload", "Begin an upload, or go on with it: the body is the list of files and chunks; the answer says which chunks are not there yet.", "begin-upload", octets, rest.SchemaOf[Upload](reg), s.uploads.begin),
+		write(http.MethodPost, "uploads", "begin"+word+"Upload", "Begin an upload, or go on with it: the body is the list of files and chunks; the answer says which chunks are not there yet.", "begin-upload", octets, rest.SchemaOf[Upload](reg), s.uploads.begin, rest.Param{Name: "reference", Form: rest.FormBool, Doc: "The list is of files that lie elsewhere and stay there."}),
 		read("chunks/{hash}", "has"+word+"Chunk", "Whether a chunk is there already, so that it need not be sent.", nil, rest.SchemaOf[ChunkThere](reg), s.uploads.hasChunk),
 		write(http.MethodPut, "chunks/{hash}", "put"+word+"Chunk", "Send one chunk, of at most 4 MiB; several may be sent side by side.", "put-chunk", octets, rest.SchemaOf[ChunkKept](reg), s.uploads.putChunk),
 		write(http.MethodPost, "versions", "create"+word+"Version", "Make a version of an upload whose chunks are all there. One that has the bytes of the newest already is that one.", "create-version", &rest.BodySpec{Schema: rest.SchemaOf[VersionWish](reg), Media: rest.JsonMedia, Required: true}, version, s.uploads.commit),

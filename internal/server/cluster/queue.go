@@ -53,7 +53,7 @@ func (s *Queues) Hooks() *objects.Hooks {
 		Present: objects.Presenting{Fill: func(context.Context) (func(api.Object) api.Object, error) {
 			return func(o api.Object) api.Object {
 				q := *o.(*api.Queue)
-				q.Status.Pending, q.Status.Running = s.tasks.Counts(q.Meta.Name)
+				q.Status = s.tasks.Counts(q.Meta.Name)
 				return &q
 			}, nil
 		}},

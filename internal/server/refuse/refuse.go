@@ -35,7 +35,9 @@ func Missing(row api.KindInfo, nameOrID string) error {
 // NotMember refuses a project of others; it says the same of one that does not exist.
 func NotMember(project string) error {
 	return fault.New(fault.Forbidden, "NotMember", fault.T(
-		"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", Clip(project, 64)))
+		"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", Clip(project, 64))).
+		WithHint(fault.T("Name a project of yours (--project), or ask an administrator to add you: fermi project add-member PROJECT USER.",
+			"请指定您所在的项目（--project），或请管理员将您加入：fermi project add-member 项目 用户。"))
 }
 
 // TooMany refuses for now.

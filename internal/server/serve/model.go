@@ -66,19 +66,17 @@ func (s *Services) bringModel(ctx context.Context, o *serving.InferenceService, 
 	return nil
 }
 
-// mountModel has the replicas of a service find the model that it names, in the version that it means now, which is written down.
+// mountModel has the replicas of a service find the model and the adapters that it names, in the versions that it means now, which are written down.
 func (s *Services) mountModel(ctx context.Context, o *serving.InferenceService) error {
 	t := &o.Spec.Template
-	if t.Model == nil || t.Model.Name == "" {
+	t.MountModel()
+	if (t.Model == nil || t.Model.Name == "") && len(t.Adapters) == 0 {
 		return nil
 	}
-	model := *t.Model
-	t.MountModel()
 	if _, err := s.Gate.SettleAssets(ctx, o); err != nil {
 		return err
 	}
-	model.Name, model.Version = t.Models[0].Name, t.Models[0].Version
-	t.Model = &model
+	t.TakeVersions()
 	return nil
 }
 

@@ -19,14 +19,14 @@ type Tracker struct {
 	mu       sync.Mutex
 	counted  bool
 	tasks    map[string]standing // by id; unfinished ones
-	queues   map[string]*standings
+	queues   map[string]*api.QueueStatus
 	reserved map[string]reservation // by id of tasks on their way to the store
 	waiters  map[string]map[chan struct{}]struct{}
 }
 
 type standing struct {
-	queue   string
-	pending bool
+	queue         string
+	pending, task bool
 }
 
 // reservation is a place in a queue. It ends by itself, in case its task came and went unseen.
@@ -37,11 +37,9 @@ type reservation struct {
 
 const reservationLasts = 30 * time.Second
 
-type standings struct{ pending, running int }
-
 func New() *Tracker {
 	return &Tracker{
-		tasks: map[string]standing{}, queues: map[string]*standings{}, reserved: map[string]reservation{},
+		tasks: map[string]standing{}, queues: map[string]*api.QueueStatus{}, reserved: map[string]reservation{},
 		waiters: map[string]map[chan struct{}]struct{}{},
 	}
 }
@@ -131,13 +129,24 @@ func poke(ch chan struct{}) {
 	}
 }
 
-func (t *Tracker) queue(name string) *standings {
-	q := t.queues[name]
+// count adds n to the counts of a queue that s is in.
+func (t *Tracker) count(s standing, n int) {
+	q := t.queues[s.queue]
 	if q == nil {
-		q = &standings{}
-		t.queues[name] = q
+		q = &api.QueueStatus{}
+		t.queues[s.queue] = q
 	}
-	return q
+	all, tasks := &q.Running, &q.RunningTasks
+	if s.pending {
+		all, tasks = &q.Pending, &q.PendingTasks
+	}
+	*all += n
+	if s.task {
+		*tasks += n
+	}
+	if *q == (api.QueueStatus{}) {
+		delete(t.queues, s.queue)
+	}
 }
 
 func (t *Tracker) put(work api.Work) {
@@ -148,29 +157,15 @@ func (t *Tracker) put(work api.Work) {
 	if w.Phase.Finished() {
 		return
 	}
-	now := standing{queue: w.Queue, pending: w.Phase == api.PhasePending}
+	now := standing{queue: w.Queue, pending: w.Phase == api.PhasePending, task: w.Kind == api.KindTrainingTask}
 	t.tasks[id] = now
-	if now.pending {
-		t.queue(now.queue).pending++
-	} else {
-		t.queue(now.queue).running++
-	}
+	t.count(now, 1)
 }
 
 func (t *Tracker) drop(id string) {
-	was, ok := t.tasks[id]
-	if !ok {
-		return
-	}
-	delete(t.tasks, id)
-	q := t.queue(was.queue)
-	if was.pending {
-		q.pending--
-	} else {
-		q.running--
-	}
-	if *q == (standings{}) {
-		delete(t.queues, was.queue)
+	if was, ok := t.tasks[id]; ok {
+		delete(t.tasks, id)
+		t.count(was, -1)
 	}
 }
 
@@ -180,14 +175,14 @@ func (t *Tracker) Ready() bool {
 	return t.counted
 }
 
-// Counts are the waiting and the running tasks of a queue.
-func (t *Tracker) Counts(queue string) (pending, running int) {
+// Counts are how many wait and run in a queue.
+func (t *Tracker) Counts(queue string) api.QueueStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if q := t.queues[queue]; q != nil {
-		return q.pending, q.running
+		return *q
 	}
-	return 0, 0
+	return api.QueueStatus{}
 }
 
 // Reserve takes a place in a queue before the commit, so that a burst cannot run past the limit
@@ -197,7 +192,7 @@ func (t *Tracker) Reserve(id, queue string, limit int, now time.Time) bool {
 	defer t.mu.Unlock()
 	n := 0
 	if q := t.queues[queue]; q != nil {
-		n = q.pending
+		n = q.Pending
 	}
 	for other, r := range t.reserved { // as many as there are submits in flight
 		if now.Sub(r.at) > reservationLasts {

@@ -117,9 +117,27 @@ func (s *Gate) SettleAssets(ctx context.Context, o api.Work) ([]store.Op, error)
 				r.Path = list.under + "/" + v.Spec.Asset
 			}
 			r.Name, r.Version = v.Spec.Asset, strconv.Itoa(v.Spec.Number)
-			r.Settled = mount.Settled{Digest: v.Spec.Manifest, Size: int64(v.Spec.Size)}
+			r.Settled = mount.Settled{Digest: v.Spec.Manifest, Size: int64(v.Spec.Size), Source: v.Spec.Source}
+			if err := mayRead(ctx, s, w.Meta.Project, fmt.Sprintf("spec.%s[%d].name", list.field, i), r.Source); err != nil {
+				return nil, err
+			}
 			ops = append(ops, store.Unchanged(api.KeyOf(v), v.Meta.Revision))
 		}
 	}
 	return ops, nil
+}
+
+// mayRead refuses a version by reference whose folder the project was not granted, or whose account is gone.
+func mayRead(ctx context.Context, s *Gate, project, at string, from *mount.Source) error {
+	switch {
+	case from == nil:
+		return nil
+	case from.S3 != nil:
+		return s.checkSecretType(ctx, project, from.S3.Secret, at, api.SecretS3, api.SecretS3)
+	}
+	o, err := s.truth.Refer(ctx, api.Key{Kind: api.KindProject, Name: project}, "metadata.project")
+	if err != nil {
+		return err
+	}
+	return checkGranted(at, from.Folder, o.(*api.Project), s.folders, s.soleOwner)
 }

@@ -242,21 +242,28 @@ func (s *Gate) checkFolder(code *api.Code, saves func() string, p *api.Project) 
 
 // checkVolumes refuses volumes that the project was not granted.
 func checkVolumes(list []mount.Volume, p *api.Project, all []api.NamedFolder, soleOwner func() string) error {
+	for i, v := range list {
+		if err := checkGranted(fmt.Sprintf("spec.volumes[%d].name", i), v.Name, p, all, soleOwner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkGranted refuses a folder of the machines that the project was not granted; at names it.
+func checkGranted(at, name string, p *api.Project, all []api.NamedFolder, soleOwner func() string) error {
 	granted := api.Granted(all, p.Spec.Folders)
 	if soleOwner != nil && soleOwner() != "" {
 		granted = all
 	}
-	for i, v := range list {
-		in, _ := api.ResolveFolder(v.Name, granted)
-		if at := fmt.Sprintf("spec.volumes[%d].name", i); in == nil {
-			no := api.FolderNotAllowed(at, v.Name, p.Meta.Name, granted)
-			if len(granted) == 0 {
-				no = no.WithHint(fault.T("The project was granted none: an operator names one (fermi up --folder NAME=PATH) and grants it (project spec.folders).", "该项目尚未获授任何目录：请运维人员命名目录（fermi up --folder NAME=PATH）并授予项目（spec.folders）。"))
-			}
-			return no
-		}
+	if in, _ := api.ResolveFolder(name, granted); in != nil {
+		return nil
 	}
-	return nil
+	no := api.FolderNotAllowed(at, name, p.Meta.Name, granted)
+	if len(granted) == 0 {
+		no = no.WithHint(fault.T("The project was granted none: an operator names one (fermi up --folder NAME=PATH) and grants it (project spec.folders).", "该项目尚未获授任何目录：请运维人员命名目录（fermi up --folder NAME=PATH）并授予项目（spec.folders）。"))
+	}
+	return no
 }
 
 // keepFolder takes the path that a task was made with for the name that it was given.

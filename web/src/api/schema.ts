@@ -940,6 +940,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/inference-services/{name}/figures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How it answered, what that cost, and its error budget. */
+        get: operations["serviceFigures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/inference-services/{name}/logs": {
         parameters: {
             query?: never;
@@ -2970,6 +2987,16 @@ export interface components {
             /** Format: date-time */
             warnedAt?: string;
         };
+        Adapter: {
+            /** @description A file or folder of the version; all of it when absent, of engine sample model.json. */
+            file?: string;
+            /** @description A model of the project: its version is mounted read-only at /models/adapters/NAME. */
+            model: string;
+            /** @description What questions call it: the model SERVICE:NAME. */
+            name: string;
+            /** @description A number, an alias or a stage; latest when absent. The number that it means then is written here when the service is made or changed. */
+            version?: string;
+        };
         Address: {
             name?: string;
             /** @description For programs that send a token: Authorization: Bearer. */
@@ -3053,6 +3080,8 @@ export interface components {
              * @description Likewise: bytes of all its files.
              */
             size?: number;
+            /** @description Likewise: where its bytes lie, of a version by reference. */
+            source?: components["schemas"]["Source"];
             /** @description A number; latest when absent; of a model also an alias or a stage. What it means is settled when the work is submitted. */
             version?: string;
         };
@@ -3142,6 +3171,40 @@ export interface components {
              * @description Give it as before for older ones.
              */
             next?: number;
+        };
+        Budget: {
+            /**
+             * Format: double
+             * @description Percent that was promised.
+             */
+            availability: number;
+            /**
+             * Format: int64
+             * @description Errors, and answers that began later than promised.
+             */
+            bad: number;
+            /**
+             * Format: double
+             * @description How many times as fast as allowed it was used in the last hour; 1 uses all of it in just the window.
+             */
+            burn: number;
+            /**
+             * Format: double
+             * @description Percent of the error budget; below 0 when the promise is broken.
+             */
+            left: number;
+            /**
+             * Format: double
+             * @description Percent of good answers; absent where nothing was asked.
+             */
+            measured?: number;
+            /** Format: int64 */
+            requests: number;
+            /**
+             * @description A time span with its unit, such as 90s or 1h30m.
+             * @example 1h30m
+             */
+            window: string;
         };
         Canary: {
             /** @description Path that a replica of the new revision is asked at each step; any answer but 2xx rolls back. */
@@ -3911,6 +3974,105 @@ export interface components {
             /** Format: int64 */
             rank: number;
         };
+        Figure: {
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description Seconds within which half of the answers had begun.
+             */
+            p50?: number;
+            /**
+             * Format: double
+             * @description Likewise 95 of 100.
+             */
+            p95?: number;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
+        };
+        FigurePoint: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description Seconds within which half of the answers had begun.
+             */
+            p50?: number;
+            /**
+             * Format: double
+             * @description Likewise 95 of 100.
+             */
+            p95?: number;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
+        };
+        Figures: {
+            /**
+             * Format: double
+             * @description Of the replicas that run now.
+             */
+            costHour: number;
+            /**
+             * Format: double
+             * @description Of 1,000 requests: what its replicas cost now, by what was asked in the last hour.
+             */
+            costPerThousand?: number;
+            /** Format: date-time */
+            from: string;
+            /** @description What each key asked, in whole hours; the hundred that asked most. */
+            keys: components["schemas"]["KeyFigures"][] | null;
+            /** @description Oldest first; where nothing was asked there is none. */
+            points: components["schemas"]["FigurePoint"][] | null;
+            /** @description Newest first; those that answered. */
+            revisions: components["schemas"]["RevisionFigures"][] | null;
+            slo?: components["schemas"]["Budget"];
+            /**
+             * Format: int64
+             * @description Seconds that a point stands for.
+             */
+            step: number;
+            /** Format: date-time */
+            to: string;
+            total: components["schemas"]["Figure"];
+        };
         FiguresView: {
             /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time in which they made new steps; of tasks that tell their steps). A figure that no task has is absent. */
             figures: {
@@ -4312,6 +4474,32 @@ export interface components {
             /** @description What you call it; its comment when absent. */
             name?: string;
         };
+        KeyFigures: {
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /** @description Name of the token; empty: keys beyond those that a gateway tells apart. */
+            key: string;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
+        };
         KeyLimits: {
             /**
              * Format: int64
@@ -4320,9 +4508,19 @@ export interface components {
             requestsPerMinute?: number;
             /**
              * Format: int64
+             * @description Of a calendar month in UTC, at all gateways together; no limit when absent.
+             */
+            requestsPerMonth?: number;
+            /**
+             * Format: int64
              * @description That answers took; no limit when absent.
              */
             tokensPerMinute?: number;
+            /**
+             * Format: int64
+             * @description Likewise.
+             */
+            tokensPerMonth?: number;
         };
         LatencyNote: {
             /** @description What this class is good for. */
@@ -4370,12 +4568,14 @@ export interface components {
             versions: components["schemas"]["LineageVersion"][] | null;
         };
         LineageMade: {
-            model: string;
+            dataset?: string;
+            model?: string;
             task: string;
             /** Format: int64 */
             version: number;
         };
         LineageUse: {
+            id: string;
             kind: string;
             name: string;
             /**
@@ -4387,7 +4587,7 @@ export interface components {
         LineageVersion: {
             /** Format: date-time */
             at: string;
-            /** @description Versions of models that tasks made which read it. */
+            /** @description Versions of models and datasets that tasks made which read it. */
             models?: components["schemas"]["LineageMade"][] | null;
             /** Format: int64 */
             number: number;
@@ -4451,7 +4651,7 @@ export interface components {
         };
         Made: {
             message?: components["schemas"]["Text"];
-            /** @description Of the model. */
+            /** @description Of the model or dataset. */
             name?: string;
             /** @description Machine-readable: why no version was made. */
             reason?: string;
@@ -4734,6 +4934,8 @@ export interface components {
             datasets?: components["schemas"]["VersionAt"][] | null;
             /** @description Where the bytes were read from, once. */
             imported?: components["schemas"]["Source"];
+            /** @description Likewise: what it began from, or answered with. */
+            models?: components["schemas"]["VersionAt"][] | null;
             /** @description Name of the task that made it. */
             task?: string;
             taskId?: string;
@@ -4794,11 +4996,11 @@ export interface components {
             };
         };
         Output: {
-            /** @description An alias that shall mean the new version, such as candidate. */
+            /** @description Of a model: an alias that shall mean the new version, such as candidate. */
             alias?: string;
-            /** @description Name of the model; it is made where there is none. */
+            /** @description Name of the model or dataset; it is made where there is none. */
             name: string;
-            /** @description A file or folder in $FERMI_OUTPUT of the first replica; all of it when absent. */
+            /** @description A file or folder in $FERMI_OUTPUT, of a model of the first replica; all of it when absent. */
             path?: string;
         };
         OutputFile: {
@@ -4810,6 +5012,8 @@ export interface components {
             size: number;
         };
         Outputs: {
+            /** @description A version of this dataset is made of the outputs of all replicas when the task completes. */
+            dataset?: components["schemas"]["Output"];
             /**
              * @description How long outputs and logs are kept after the end; for ever when absent.
              * @example 1h30m
@@ -5290,14 +5494,18 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description 100000 when absent.
+             * @description How many may wait; beyond it a submit is answered 429. 100000 when absent.
              */
             maxPending?: number;
             /** @description The queue this one is a part of; none when absent. */
             parent?: string;
             paused?: boolean;
-            /** @description Projects that may use it beside those whose spec.queue it is; * is every project. */
+            /** @description What counts between zones that have room, for its tasks that say nothing themselves; the price alone when absent. */
+            prefer?: components["schemas"]["Weights"];
+            /** @description Projects that may use it beside those whose spec.queue it is; * is every project. Its parent and children say their own. */
             projects?: string[] | null;
+            /** @description None of its tasks is moved so that others find room. */
+            stay?: boolean;
             /**
              * Format: int64
              * @description Share of what is left among its siblings; 1 when absent.
@@ -5305,10 +5513,26 @@ export interface components {
             weight?: number;
         };
         QueueStatus: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Work of all kinds that waits for a place.
+             */
             pending?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The training tasks among what waits.
+             */
+            pendingTasks?: number;
+            /**
+             * Format: int64
+             * @description Work of all kinds that has one.
+             */
             running?: number;
+            /**
+             * Format: int64
+             * @description The training tasks among what runs.
+             */
+            runningTasks?: number;
         };
         RackLoss: {
             /**
@@ -5627,6 +5851,27 @@ export interface components {
             state: string;
             zone?: string;
         };
+        RequestBatch: {
+            /**
+             * Format: int64
+             * @description Rows that are asked together at most.
+             */
+            size: number;
+            /**
+             * @description How long the first question waits for others; 5ms when absent.
+             * @example 1h30m
+             */
+            wait?: string;
+        };
+        RequestLog: {
+            /** @description With the first 2 KiB of what is asked, where what looks like a secret, a mail address or a long number is left out. */
+            bodies?: boolean;
+            /**
+             * Format: int64
+             * @description Of requests; those that fail are always.
+             */
+            percent?: number;
+        };
         Resources: {
             accelerators?: components["schemas"]["Accelerators"];
             /**
@@ -5694,6 +5939,42 @@ export interface components {
             step: number;
             /** @description End what runs first; without it a task that runs is left alone. */
             stop?: boolean;
+        };
+        RevisionFigures: {
+            /**
+             * Format: int64
+             * @description Answered 5xx, cut, or not at all.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description Seconds within which half of the answers had begun.
+             */
+            p50?: number;
+            /**
+             * Format: double
+             * @description Likewise 95 of 100.
+             */
+            p95?: number;
+            /**
+             * Format: int64
+             * @description Answered 429.
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description That came to an end.
+             */
+            requests: number;
+            /** Format: int64 */
+            revision: number;
+            /**
+             * Format: int64
+             * @description Good answers that began later than spec.slo.latency.
+             */
+            slow: number;
+            /** Format: int64 */
+            tokens: number;
         };
         Rewind: {
             /** Format: date-time */
@@ -5824,14 +6105,31 @@ export interface components {
         };
         S3Source: {
             bucket: string;
-            /** @description URL of the server; AWS's own when absent. */
+            /** @description URL of the server; that of the secret when absent, AWS's own where that has none. */
             endpoint?: string;
             /** @description All of the bucket when absent. */
             prefix?: string;
-            /** @description us-east-1 when absent. */
+            /** @description That of the secret when absent, us-east-1 where that has none. */
             region?: string;
             /** @description A secret of type s3 of the project. */
             secret: string;
+        };
+        SLO: {
+            /**
+             * Format: double
+             * @description Percent of requests that must be answered well, such as 99.9. Refused ones (429) don't count.
+             */
+            availability: number;
+            /**
+             * @description An answer that begins later is not a good one; any time when absent.
+             * @example 1h30m
+             */
+            latency?: string;
+            /**
+             * @description Over which is counted; 30 days when absent.
+             * @example 1h30m
+             */
+            window?: string;
         };
         SaveInterval: {
             /**
@@ -6058,6 +6356,8 @@ export interface components {
             spec: components["schemas"]["ServiceEndpointsSpec"];
         };
         ServiceEndpointsSpec: {
+            /** @description Names of what its model answers with beside itself: NAME:ADAPTER. */
+            adapters?: string[] | null;
             gateway?: components["schemas"]["ServiceGateway"];
             /** Format: int64 */
             maxConcurrency?: number;
@@ -6071,6 +6371,11 @@ export interface components {
             /** @description How requests are shared among revisions; zero: all alike. */
             road?: components["schemas"]["Road"];
             serviceId: string;
+            /**
+             * @description Answers that begin later count as slow; none when absent.
+             * @example 1h30m
+             */
+            slow?: string;
             stopped?: boolean;
             /**
              * @description A time span with its unit, such as 90s or 1h30m.
@@ -6084,6 +6389,8 @@ export interface components {
              * @enum {string}
              */
             affinity?: "none" | "prefix";
+            /** @description Questions that come at nearly the same time are asked as one, where they fit; only for engines that answer many rows sooner than one after the other. Never when absent. */
+            batch?: components["schemas"]["RequestBatch"];
             /** @description Answers are kept and given again for the same question; only for services whose answers depend on nothing else. */
             cache?: components["schemas"]["ResponseCache"];
             /**
@@ -6091,6 +6398,8 @@ export interface components {
              * @example 1h30m
              */
             hedge?: string;
+            /** @description Requests are written down, redacted: fermi service logs NAME --replica requests. None when absent. */
+            log?: components["schemas"]["RequestLog"];
             /**
              * @description While an event stream has not begun, its client gets a comment each so long, so that nobody between takes it for dead; never when absent. Errors then come as an event.
              * @example 1h30m
@@ -6192,6 +6501,22 @@ export interface components {
             number: number;
             template: components["schemas"]["ServiceTemplate"];
         };
+        ServiceRole: {
+            /** @description The template's when absent. */
+            args?: string[] | null;
+            /** @description The template's, or its engine's, when absent. */
+            command?: string[] | null;
+            /** @description Beside the template's. */
+            env?: components["schemas"]["EnvVar"][] | null;
+            /**
+             * Format: int64
+             * @description Each has a place of its own; 1 when absent.
+             */
+            members?: number;
+            name: string;
+            /** @description Of each member; the template's when absent. */
+            resources?: components["schemas"]["Resources"];
+        };
         ServiceSpec: {
             /** @description As many replicas as are needed; absent: as many as spec.replicas says. */
             autoscale?: components["schemas"]["ServiceAutoscale"];
@@ -6225,6 +6550,8 @@ export interface components {
              * @description How many answer side by side; 1 when absent.
              */
             replicas?: number;
+            /** @description What it promises: its error budget is shown. */
+            slo?: components["schemas"]["SLO"];
             /** @description It shall not answer: its replicas end, its address stays its own. */
             stop?: boolean;
             /** @description What its replicas are made from; each change of it is a revision. */
@@ -6281,6 +6608,8 @@ export interface components {
             url?: string;
         };
         ServiceTemplate: {
+            /** @description Small models (LoRA) on top of the model, each addressed as NAME:ADAPTER. */
+            adapters?: components["schemas"]["Adapter"][] | null;
             args?: string[] | null;
             code?: components["schemas"]["Code"];
             /** @description For engine custom: it listens on $PORT, on all addresses. For other engines but sample: the program that is run instead of the usual one, such as /opt/vllm/bin/vllm serve. */
@@ -6311,6 +6640,8 @@ export interface components {
             port?: number;
             /** @description Of each replica. */
             resources?: components["schemas"]["Resources"];
+            /** @description Where one machine is not enough for a replica: the members of its gang, which are placed, started and started again together. The first member of the first role leads: it answers. */
+            roles?: components["schemas"]["ServiceRole"][] | null;
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /**
@@ -6442,7 +6773,7 @@ export interface components {
             value?: components["schemas"]["Text"];
         };
         Source: {
-            /** @description NAME/path in a folder of the machines that the project was granted. */
+            /** @description A folder of the machines that the project was granted, by its name; of an import also NAME/path in one. */
             folder?: string;
             s3?: components["schemas"]["S3Source"];
         };
@@ -6937,6 +7268,8 @@ export interface components {
         TrainingTaskStatus: {
             /** Format: int64 */
             attempt?: number;
+            /** @description The version of a dataset that was made of its outputs. */
+            dataset?: components["schemas"]["Made"];
             /** Format: int64 */
             exitCode?: number;
             failure?: components["schemas"]["ReplicaFailure"];
@@ -7201,10 +7534,14 @@ export interface components {
             source?: components["schemas"]["Source"];
         };
         VersionWish: {
+            /** @description Where the bytes of the upload were read from, for people to know. */
+            imported?: components["schemas"]["Source"];
             message?: string;
             metadata?: {
                 [key: string]: string;
             };
+            /** @description Of a dataset by reference: where the bytes of the list lie. The list was sent with reference=true. */
+            source?: components["schemas"]["Source"];
             /** @description What the upload answered. */
             upload: string;
         };
@@ -7222,6 +7559,23 @@ export interface components {
             path?: string;
             /** @description Nothing can be written there from this environment. */
             readOnly?: boolean;
+        };
+        Weights: {
+            /**
+             * Format: int64
+             * @description Of the CO₂ of the whole stay; counts where all the zones have a carbon figure.
+             */
+            carbon?: number;
+            /**
+             * Format: int64
+             * @description Of the time lost to the round trip: to the nearest zone that has the task's data, or between its zones where it is cut over several.
+             */
+            latency?: number;
+            /**
+             * Format: int64
+             * @description Of the money for the whole stay.
+             */
+            price?: number;
         };
         Zone: {
             metadata: components["schemas"]["Meta"];
@@ -7293,6 +7647,8 @@ export interface components {
              * @example 1h30m
              */
             maxLatency?: string;
+            /** @description What counts between zones that have room; as the queue says when absent, else the price alone. */
+            prefer?: components["schemas"]["Weights"];
             /**
              * @description prefer (when absent) or require: zones of one region only.
              * @enum {string}
@@ -7302,6 +7658,8 @@ export interface components {
             split?: {
                 [key: string]: number;
             };
+            /** @description It is never moved so that others find room. */
+            stay?: boolean;
             /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */
             surviveZoneLoss?: boolean;
         };
@@ -8187,6 +8545,8 @@ export interface operations {
     beginDatasetUpload: {
         parameters: {
             query?: {
+                /** @description The list is of files that lie elsewhere and stay there. */
+                reference?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
             };
@@ -10950,6 +11310,50 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    serviceFigures: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description From when on: a time, or so long ago (1h when absent; at most 31 days). */
+                since?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Figures"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     readInferenceServiceLog: {
         parameters: {
             query?: {
@@ -11851,6 +12255,8 @@ export interface operations {
     beginModelUpload: {
         parameters: {
             query?: {
+                /** @description The list is of files that lie elsewhere and stay there. */
+                reference?: boolean;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
             };

@@ -1,9 +1,13 @@
-// Datasets, and the images of the catalogue with what is done with images.
+// Datasets and models, and the images of the catalogue with what is done with images.
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ask, type Schemas } from "./client";
 
 export type Dataset = Schemas["Dataset"];
+export type Model = Schemas["Model"];
 export type Version = Schemas["AssetVersion"];
+export type Lineage = Schemas["LineageVersion"];
+/** What has versions. */
+export type Shelf = "datasets" | "models";
 export type Image = Schemas["Image"];
 export type ImageJob = Schemas["ImageJob"];
 
@@ -25,34 +29,55 @@ export function useDatasets() {
   });
 }
 
-const of = (name: string) => `datasets/${encodeURIComponent(name)}`;
-
-export function useDataset(name: string) {
-  return useQuery({ queryKey: ["dataset", name], queryFn: () => read<Dataset>(of(name)) });
-}
-
-export function useVersions(name: string) {
+export function useModels() {
   return useQuery({
-    queryKey: ["dataset", name, "versions"],
-    queryFn: () => all<Version>(`${of(name)}/versions`),
+    queryKey: ["models"],
+    refetchInterval: 15_000,
+    queryFn: () => all<Model>(`models?sort=name&limit=${most}`),
   });
 }
 
-export function useFolder(name: string, version: number, path: string) {
+const of = (kind: Shelf, name: string) => `${kind}/${encodeURIComponent(name)}`;
+
+export function useDataset(name: string) {
+  return useQuery({ queryKey: ["datasets", name], queryFn: () => read<Dataset>(of("datasets", name)) });
+}
+
+export function useModel(name: string) {
+  return useQuery({ queryKey: ["models", name], queryFn: () => read<Model>(of("models", name)) });
+}
+
+export function useVersions(kind: Shelf, name: string) {
   return useQuery({
-    queryKey: ["dataset", name, version, "files", path],
+    queryKey: [kind, name, "versions"],
+    queryFn: () => all<Version>(`${of(kind, name)}/versions`),
+  });
+}
+
+/** What each version comes from and goes into. */
+export function useLineage(kind: Shelf, name: string) {
+  return useQuery({
+    queryKey: [kind, name, "lineage"],
+    refetchInterval: 15_000,
+    queryFn: async () => (await read<Schemas["Lineage"]>(`${of(kind, name)}/lineage`)).versions ?? [],
+  });
+}
+
+export function useFolder(kind: Shelf, name: string, version: number, path: string) {
+  return useQuery({
+    queryKey: [kind, name, version, "files", path],
     queryFn: () =>
       read<Schemas["AssetFolder"]>(
-        `${of(name)}/versions/${version}/files?${new URLSearchParams({ path, limit: "1000" })}`,
+        `${of(kind, name)}/versions/${version}/files?${new URLSearchParams({ path, limit: "1000" })}`,
       ),
   });
 }
 
-export function usePreview(name: string, version: number, path: string) {
+export function usePreview(kind: Shelf, name: string, version: number, path: string) {
   return useQuery({
-    queryKey: ["dataset", name, version, "preview", path],
+    queryKey: [kind, name, version, "preview", path],
     queryFn: () =>
-      read<Schemas["AssetPreview"]>(`${of(name)}/versions/${version}/preview?${new URLSearchParams({ path })}`),
+      read<Schemas["AssetPreview"]>(`${of(kind, name)}/versions/${version}/preview?${new URLSearchParams({ path })}`),
   });
 }
 

@@ -128,40 +128,6 @@ export function useWorkWhy(kind: Plural, name: string) {
   });
 }
 
-interface Counted {
-  requests: number;
-  errors: number;
-  refused: number;
-  slow: number;
-  tokens: number;
-}
-interface Figure extends Counted {
-  p50?: number;
-  p95?: number;
-}
-
-/** How a service answered over a time. */
-export interface ServiceFigures {
-  from: string;
-  to: string;
-  step: number; // seconds that a point stands for
-  points: (Figure & { at: string })[] | null;
-  total: Figure;
-  revisions: (Figure & { revision: number })[] | null;
-  keys: (Counted & { key: string })[] | null;
-  slo?: {
-    availability: number;
-    window: string;
-    requests: number;
-    bad: number;
-    measured?: number;
-    left: number;
-    burn: number;
-  };
-  costHour: number;
-  costPerThousand?: number;
-}
-
 /** How a service answered, read anew while it is looked at. */
 export function useServiceFigures(name: string, since: string) {
   return useQuery({
@@ -169,7 +135,7 @@ export function useServiceFigures(name: string, since: string) {
     placeholderData: keepPreviousData,
     refetchInterval: since === "1h" ? 5_000 : 60_000,
     queryFn: () =>
-      read<ServiceFigures>(`${at("inference-services", name, "figures")}?since=${encodeURIComponent(since)}`),
+      read<Schemas["Figures"]>(`${at("inference-services", name, "figures")}?since=${encodeURIComponent(since)}`),
   });
 }
 

@@ -20,7 +20,8 @@ export function Datasets() {
         {t("data.title")}
       </Title>
       <Text size="sm" c="dimmed">
-        {t("data.how")} <Code>fermi data upload NAME FOLDER</Code>
+        {t("data.how")} <Code>fermi data upload NAME FOLDER</Code> {t("data.or")}{" "}
+        <Code>fermi data import NAME s3://BUCKET --secret SECRET</Code>
       </Text>
       <TextInput
         label={t("tasks.search")}

@@ -34,7 +34,8 @@ export function Overview() {
   const live = useTaskStream(running.data?.pages[0]?.revision);
   const who = useWhoami();
   const all = who.data === undefined || who.data.seesAll === true;
-  const count = (what: "running" | "pending") => queues.data?.items.reduce((n, q) => n + (q.status?.[what] ?? 0), 0);
+  const count = (what: "runningTasks" | "pendingTasks") =>
+    queues.data?.items.reduce((n, q) => n + (q.status?.[what] ?? 0), 0);
   return (
     <Stack>
       <Group justify="space-between">
@@ -46,7 +47,7 @@ export function Overview() {
       <SimpleGrid cols={{ base: 1, md: 3 }}>
         <Short
           title={t("overview.running")}
-          count={count("running")}
+          count={count("runningTasks")}
           read={running}
           whole={who.data && Boolean(who.data.seesAll)}
           phase={active}
@@ -56,7 +57,7 @@ export function Overview() {
         />
         <Short
           title={t("overview.waiting")}
-          count={count("pending")}
+          count={count("pendingTasks")}
           read={waiting}
           whole={who.data && Boolean(who.data.seesAll)}
           phase={["Pending"]}

@@ -1,7 +1,8 @@
 import { Group, NativeSelect, Progress, SimpleGrid, Stack, Table, Text } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { type ServiceFigures, useServiceFigures } from "../api/works";
+import type { Schemas } from "../api/client";
+import { useServiceFigures } from "../api/works";
 import type { Line } from "../curves";
 import { Chart } from "./chart";
 import { useLanguage } from "./now";
@@ -32,7 +33,7 @@ export default function Figures({ name }: { name: string }) {
   );
 }
 
-function Shown({ figures }: { figures: ServiceFigures }) {
+function Shown({ figures }: { figures: Schemas["Figures"] }) {
   const { t } = useTranslation();
   const lang = useLanguage();
   const { total, slo } = figures;
@@ -88,12 +89,7 @@ function Shown({ figures }: { figures: ServiceFigures }) {
   );
 }
 
-interface Counted {
-  requests: number;
-  errors: number;
-  refused: number;
-  tokens: number;
-}
+type Counted = Pick<Schemas["Figure"], "requests" | "errors" | "refused" | "tokens">;
 
 function share({ requests, refused, errors }: Counted): string {
   const asked = requests - refused;
@@ -142,7 +138,7 @@ function Rows({
   );
 }
 
-function Budget({ slo }: { slo: NonNullable<ServiceFigures["slo"]> }) {
+function Budget({ slo }: { slo: Schemas["Budget"] }) {
   const { t } = useTranslation();
   const left = Math.round(slo.left * 10) / 10;
   const said = { availability: slo.availability, window: slo.window, bad: slo.bad, requests: slo.requests };
@@ -166,7 +162,7 @@ function Budget({ slo }: { slo: NonNullable<ServiceFigures["slo"]> }) {
 }
 
 /** The moments of a span with what was there at each; nothing asked is 0 a second, and no latency. */
-export function momentsOf(figures: ServiceFigures) {
+export function momentsOf(figures: Schemas["Figures"]) {
   const step = figures.step * 1000;
   const known = new Map((figures.points ?? []).map((p) => [Date.parse(p.at), p]));
   const moments: number[] = [];
@@ -174,7 +170,7 @@ export function momentsOf(figures: ServiceFigures) {
   return moments.map((at) => ({ at, point: known.get(at) }));
 }
 
-function Charts({ figures }: { figures: ServiceFigures }) {
+function Charts({ figures }: { figures: Schemas["Figures"] }) {
   const { t } = useTranslation();
   const moments = momentsOf(figures);
   type Point = NonNullable<(typeof moments)[number]["point"]>;

@@ -28,6 +28,7 @@ const places = [
   { to: "/services", word: "nav.services" },
   { to: "/images", word: "nav.images" },
   { to: "/datasets", word: "nav.datasets" },
+  { to: "/models", word: "nav.models" },
   { to: "/zones", word: "nav.zones" },
 ] as const;
 

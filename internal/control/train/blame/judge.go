@@ -5,19 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/ending"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
-
-// rules is read when the first task fails.
-var rules = sync.OnceValue(diagnose.Load)
 
 // victimGrace is how long after the end of one that died of another its culprit is waited for.
 const victimGrace = 1500 * time.Millisecond
@@ -47,65 +44,8 @@ func OfReplica(u *gang.Unit) *api.ReplicaFailure {
 func Of(m *gang.Member, e *engine.Exit) *api.ReplicaFailure {
 	return diagnosed(&api.ReplicaFailure{
 		Replica: string(m.Name), Role: m.Role, Index: m.Index, Node: m.Node, Rank: e.Rank,
-		ExitCode: e.Code, Signal: e.Signal, Reason: e.Reason, Message: reasonText(m, e), At: e.At,
+		ExitCode: e.Code, Signal: e.Signal, Reason: e.Reason, Message: ending.Text(m.Role+"-"+strconv.Itoa(m.Index), m.Node, e), At: e.At,
 	}, e, m.Ranks > 1)
-}
-
-// reasonText says how a member ended.
-func reasonText(m *gang.Member, e *engine.Exit) fault.Text {
-	who := m.Role + "-" + strconv.Itoa(m.Index)
-	switch e.Reason {
-	case engine.ReasonNonZero:
-		return fault.T("%s ended with exit code %d.", "%s 以退出码 %d 结束。", who, e.Code)
-	case engine.ReasonSignaled:
-		return fault.T("%s was killed by %s.", "%s 被 %s 终止。", who, e.Signal)
-	case engine.ReasonOutOfMemory:
-		return fault.T("%s used more memory than it asked for and was killed.", "%s 内存超限，已被终止。", who)
-	case engine.ReasonProcessLimit:
-		why := fault.Unpack(e.Message)
-		return fault.T("%[1]s could make no more processes and ended with exit code %[2]d. %[3]s", "%[1]s 无法再创建进程，以退出码 %[2]d 结束。%[4]s", who, e.Code, why.EN, why.In("zh"))
-	case engine.ReasonDiskLimit:
-		why := fault.Unpack(e.Message)
-		return fault.T("%[1]s kept more on disk than it may and was ended. %[2]s", "%[1]s 磁盘用量超限，已被结束。%[3]s", who, why.EN, why.In("zh"))
-	case engine.ReasonTimedOut:
-		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
-	case engine.ReasonLauncherLost:
-		if why := fault.Unpack(e.Message); why.ZH != "" { // its engine knows more
-			return fault.T("%[1]s was lost on node %[2]s. %[3]s", "%[1]s 在节点 %[2]s 上丢失。%[4]s", who, m.Node, why.EN, why.ZH)
-		}
-		return lostText(who, m.Node, e.Cause)
-	case engine.ReasonSilent:
-		return fault.T("The launcher of %s on node %s was not heard any more while the others waited for it.", "节点 %[2]s 上 %[1]s 的启动器失去联系，其他副本在等待它。", who, m.Node)
-	case engine.ReasonNodeLost:
-		return fault.T("%s is gone with its node %s: an operator said that the machine is lost.", "%s 已随节点 %s 丢失：运维人员确认该机器已丢失。", who, m.Node)
-	case engine.ReasonLeftEarly:
-		return fault.T("%s ended with exit code 0 while other ranks still needed it.", "%s 以退出码 0 结束，而其他 rank 仍需要它。", who)
-	case engine.ReasonStartFailed:
-		why := fault.Unpack(e.Message)
-		return fault.Text{EN: who + " could not be started: " + why.EN, ZH: who + " 无法启动：" + why.In("zh")}
-	case diagnose.ReasonHung:
-		return fault.T("%s made no progress after step %d while others waited for it.", "%s 在第 %d 步之后没有进展，其他进程在等待它。", who, e.Step)
-	case diagnose.ReasonStopped:
-		return fault.T("A process of %s was stopped after step %d and did not go on.", "%s 的进程在第 %d 步之后被暂停且未恢复。", who, e.Step)
-	case engine.ReasonStopped:
-		return fault.T("%s was stopped.", "%s 被停止。", who)
-	}
-	return fault.T("%s ended: %s", "%s 已结束：%s", who, e.Reason)
-}
-
-// lostText says how a launcher went: a process that was killed is no lost node.
-func lostText(who, node, cause string) fault.Text {
-	switch cause {
-	case engine.CauseNodeRestarted:
-		return fault.T("Node %[2]s restarted, and %[1]s ended with it.", "节点 %[2]s 发生重启，%[1]s 随之结束。", who, node)
-	case engine.CauseLauncherNotStarted:
-		return fault.T("The launcher of %[1]s could not be started on node %[2]s.", "无法在节点 %[2]s 上启动 %[1]s 的启动器。", who, node)
-	case engine.CauseLauncherKilled:
-		return fault.T("The launcher of %[1]s, a process on node %[2]s, was killed; its processes were ended. The node is up.", "节点 %[2]s 上 %[1]s 的启动器进程被杀死，其进程已结束。节点本身正常。", who, node)
-	case "":
-		return fault.T("The launcher of %[1]s on node %[2]s is gone, and nothing says how; its processes were ended.", "节点 %[2]s 上 %[1]s 的启动器已不在，原因不明；其进程已结束。", who, node)
-	}
-	return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who) // for the cause that follows
 }
 
 // ExitCode is the task's where this is what it failed of.
@@ -116,28 +56,12 @@ func ExitCode(f *api.ReplicaFailure) int {
 	return 1
 }
 
-// causeOf is the rule the launcher found by the last words, or, where none looked, by the end alone.
-func causeOf(e *engine.Exit) *diagnose.Rule {
-	for _, r := range rules() {
-		if r.ID == e.Cause {
-			return r
-		}
-	}
-	return rules().Cause(diagnose.Evidence{Code: e.Code, Signal: e.Signal, Reason: e.Reason})
-}
-
 // diagnosed adds why, and what to do, to a failure. many: the replica has several ranks.
 func diagnosed(f *api.ReplicaFailure, e *engine.Exit, many bool) *api.ReplicaFailure {
-	r := causeOf(e)
+	r := ending.Cause(e)
 	f.Cause, f.Action, f.Advice = r.ID, string(r.Action), r.Advice
 	f.Line, f.Step, f.Fingerprint = e.Line, e.Step, e.Fingerprint
-	if len(r.Words)+len(r.Final)+len(r.Signals) > 0 { // else the end itself has said it
-		f.Message.EN += " Cause: " + r.Text.EN + "."
-		f.Message.ZH += "原因：" + r.Text.ZH + "。"
-	}
-	if f.Line != "" && len(r.Words)+len(r.Final) > 0 { // the program's own words lead
-		f.Message = fault.Text{EN: f.Line + " — " + f.Message.EN, ZH: f.Line + " —— " + f.Message.ZH}
-	}
+	f.Message = ending.Because(f.Message, r, e)
 	if many && f.Rank != nil {
 		f.Message = fault.Text{EN: fmt.Sprintf("Rank %d: %s", *f.Rank, f.Message.EN), ZH: fmt.Sprintf("rank %d：%s", *f.Rank, f.Message.ZH)}
 	}
@@ -154,7 +78,7 @@ func Earlier(a, b *api.ReplicaFailure) bool {
 
 // IsVictim says that it died of another.
 func IsVictim(f *api.ReplicaFailure) bool {
-	return slices.ContainsFunc(rules(), func(r *diagnose.Rule) bool { return r.ID == f.Cause && r.Guilt == diagnose.Peer })
+	return slices.ContainsFunc(ending.Rules(), func(r *diagnose.Rule) bool { return r.ID == f.Cause && r.Guilt == diagnose.Peer })
 }
 
 // OfRank is the rank of the open generation that failed first of itself while its launcher lives.

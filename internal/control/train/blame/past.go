@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/ending"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -63,7 +64,7 @@ func (l Past) Troubled() (kind string, last api.PastFault) {
 }
 
 func ofPlace(f *api.PastFault) bool {
-	return !f.Planned && slices.ContainsFunc(rules(), func(r *diagnose.Rule) bool { return r.ID == f.Cause && r.Place })
+	return !f.Planned && slices.ContainsFunc(ending.Rules(), func(r *diagnose.Rule) bool { return r.ID == f.Cause && r.Place })
 }
 
 // InTrouble says that a member is where the newest fault was not the first; status says which those were.

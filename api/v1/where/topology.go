@@ -1,9 +1,10 @@
-package v1
+package where
 
 import (
 	"encoding/json"
 
 	"github.com/fermi-cluster/fermi/api/v1/quantity"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // Topology is how a gang lies in racks. JSON: "pack", "spread" or {"maxPerRack": 2}.
@@ -50,7 +51,7 @@ func (t *Topology) UnmarshalJSON(data []byte) error {
 	if ok {
 		n, ok = bound["maxPerRack"]
 	}
-	if !ok || n < 1 || n > maxReplicas {
+	if !ok || n < 1 || n > MostReplicas {
 		return badTopology()
 	}
 	*t = Topology{TopologyBounded, n}
@@ -58,5 +59,27 @@ func (t *Topology) UnmarshalJSON(data []byte) error {
 }
 
 func badTopology() error {
-	return quantity.Wrong("Expected pack, spread or {maxPerRack: n} with n from 1 to %d.", "此处应为 pack、spread 或 {maxPerRack: n}，n 为 1 到 %d。", maxReplicas)
+	return quantity.Wrong("Expected pack, spread or {maxPerRack: n} with n from 1 to %d.", "此处应为 pack、spread 或 {maxPerRack: n}，n 为 1 到 %d。", MostReplicas)
+}
+
+// Check lists what can't be.
+func (t *Topology) Check(at string) []fault.Field {
+	if t == nil {
+		return nil
+	}
+	switch t.Mode {
+	case TopologyPack, TopologySpread:
+	case TopologyBounded:
+		return inRange(at+".maxPerRack", t.MaxPerRack, 1, MostReplicas)
+	default:
+		return []fault.Field{{Path: at, Message: fault.T("%q is no topology; use pack, spread or {maxPerRack: n}.", "%q 不是合法的拓扑，请使用 pack、spread 或 {maxPerRack: n}。", string(t.Mode))}}
+	}
+	return nil
+}
+
+func inRange(at string, n, low, high int) []fault.Field {
+	if n < low || n > high {
+		return []fault.Field{{Path: at, Message: fault.T("%d is out of range: %d to %d are allowed.", "%d 超出范围：允许 %d 到 %d。", n, low, high)}}
+	}
+	return nil
 }
