@@ -22,9 +22,9 @@ type Identity struct {
 }
 
 // WhoAmI asks who we are to the server.
-func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
+func (c operation) WhoAmI(ctx context.Context) (Identity, error) {
 	var out Identity
-	err := c.read(ctx, "/whoami", nil, &out)
+	err := c.wire.read(ctx, "/whoami", nil, &out)
 	return out, err
 }
 
@@ -34,9 +34,9 @@ type ServerVersion struct {
 }
 
 // Version asks for the server's version.
-func (c *Client) Version(ctx context.Context) (ServerVersion, error) {
+func (c operation) Version(ctx context.Context) (ServerVersion, error) {
 	var out ServerVersion
-	err := c.read(ctx, "/version", nil, &out)
+	err := c.wire.read(ctx, "/version", nil, &out)
 	return out, err
 }
 
@@ -47,9 +47,9 @@ type Archive struct {
 }
 
 // HasArchive asks whether the server has these bytes already.
-func (c *Client) HasArchive(ctx context.Context, digest string) (bool, error) {
+func (c operation) HasArchive(ctx context.Context, digest string) (bool, error) {
 	var out Archive
-	err := c.read(ctx, "/archives/"+url.PathEscape(digest), nil, &out)
+	err := c.wire.read(ctx, "/archives/"+url.PathEscape(digest), nil, &out)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
@@ -57,15 +57,15 @@ func (c *Client) HasArchive(ctx context.Context, digest string) (bool, error) {
 }
 
 // PutArchive uploads size bytes; the same bytes twice are stored once.
-func (c *Client) PutArchive(ctx context.Context, r io.Reader, size int64) (Archive, error) {
+func (c operation) PutArchive(ctx context.Context, r io.Reader, size int64) (Archive, error) {
 	var out Archive
-	resp, err := c.send(ctx, request{
+	resp, err := c.wire.send(ctx, request{
 		method: http.MethodPost, path: "/archives", body: r, length: size, typ: "application/octet-stream",
 	})
 	if err != nil {
 		return out, err
 	}
-	err = c.decode(ctx, resp, &out)
+	err = c.wire.decode(ctx, resp, &out)
 	return out, err
 }
 
@@ -76,41 +76,41 @@ type NewToken struct {
 }
 
 // CreateToken makes a token.
-func (c *Client) CreateToken(ctx context.Context, token *api.Token, dryRun bool) (NewToken, error) {
+func (c operation) CreateToken(ctx context.Context, token *api.Token, dryRun bool) (NewToken, error) {
 	var out NewToken
-	err := c.write(ctx, http.MethodPost, "/tokens", dry("", dryRun), token, &out)
+	err := c.wire.write(ctx, http.MethodPost, "/tokens", dry("", dryRun), token, &out)
 	return out, err
 }
 
 // SetPassword sets a user's password and ends its sessions; current is needed for one's own.
-func (c *Client) SetPassword(ctx context.Context, user, password, current string) error {
+func (c operation) SetPassword(ctx context.Context, user, password, current string) error {
 	p, err := objectPath(api.KindUser, user)
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, http.MethodPut, p+"/password", nil, map[string]string{"password": password, "current": current}, nil)
+	return c.wire.write(ctx, http.MethodPut, p+"/password", nil, map[string]string{"password": password, "current": current}, nil)
 }
 
 // SignOut ends all sessions of a user; your own when user is "".
-func (c *Client) SignOut(ctx context.Context, user string) error {
+func (c operation) SignOut(ctx context.Context, user string) error {
 	q := url.Values{}
 	if user != "" {
 		q.Set("user", user)
 	}
-	return c.write(ctx, http.MethodDelete, "/sessions", q, nil, nil)
+	return c.wire.write(ctx, http.MethodDelete, "/sessions", q, nil, nil)
 }
 
 // SignInCode asks for a one-time code that signs us in with a browser.
-func (c *Client) SignInCode(ctx context.Context) (string, error) {
+func (c operation) SignInCode(ctx context.Context) (string, error) {
 	var out struct {
 		Code string `json:"code"`
 	}
-	err := c.write(ctx, http.MethodPost, "/session/code", nil, nil, &out)
+	err := c.wire.write(ctx, http.MethodPost, "/session/code", nil, nil, &out)
 	return out.Code, err
 }
 
 // NodeVerb is cordon, uncordon or drain, for a node or one of its devices.
-func (c *Client) NodeVerb(ctx context.Context, verb, node string, device int) (*api.Node, error) {
+func (c operation) NodeVerb(ctx context.Context, verb, node string, device int) (*api.Node, error) {
 	p, err := objectPath(api.KindNode, node)
 	if err != nil {
 		return nil, err
@@ -120,13 +120,13 @@ func (c *Client) NodeVerb(ctx context.Context, verb, node string, device int) (*
 		q.Set("device", strconv.Itoa(device))
 	}
 	out := &api.Node{}
-	return out, c.write(ctx, http.MethodPost, p+"/"+verb, q, nil, out)
+	return out, c.wire.write(ctx, http.MethodPost, p+"/"+verb, q, nil, out)
 }
 
 // Backup opens the server's backup, a tar stream; the caller closes it. A stream cut short ends
 // with an error other than io.EOF.
-func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, request{method: http.MethodPost, path: "/backup"})
+func (c operation) Backup(ctx context.Context) (io.ReadCloser, error) {
+	resp, err := c.wire.send(ctx, request{method: http.MethodPost, path: "/backup"})
 	if err != nil {
 		return nil, err
 	}
@@ -140,18 +140,18 @@ type Rotated struct {
 }
 
 // Rotate replaces keys of the server: secret-key, link-key, tls, admin-token; or all.
-func (c *Client) Rotate(ctx context.Context, keys ...string) ([]Rotated, error) {
+func (c operation) Rotate(ctx context.Context, keys ...string) ([]Rotated, error) {
 	var out struct {
 		Items []Rotated `json:"items"`
 	}
-	err := c.write(ctx, http.MethodPost, "/rotate", nil, map[string]any{"keys": keys}, &out)
+	err := c.wire.write(ctx, http.MethodPost, "/rotate", nil, map[string]any{"keys": keys}, &out)
 	return out.Items, err
 }
 
 // Raw reads the data of any path below /api/v1, for what has no method yet.
-func (c *Client) Raw(ctx context.Context, path string, query url.Values) (json.RawMessage, error) {
+func (c operation) Raw(ctx context.Context, path string, query url.Values) (json.RawMessage, error) {
 	var out json.RawMessage
-	err := c.read(ctx, path, query, &out)
+	err := c.wire.read(ctx, path, query, &out)
 	return out, err
 }
 

@@ -41,7 +41,7 @@ func (o AuditOptions) query() url.Values {
 }
 
 // Audit lists who asked for what, newest first.
-func (c *Client) Audit(ctx context.Context, o AuditOptions) ([]api.AuditEntry, error) {
+func (c operation) Audit(ctx context.Context, o AuditOptions) ([]api.AuditEntry, error) {
 	all, q := []api.AuditEntry{}, o.query()
 	want := o.Limit
 	if want <= 0 {
@@ -53,7 +53,7 @@ func (c *Client) Audit(ctx context.Context, o AuditOptions) ([]api.AuditEntry, e
 			Items []api.AuditEntry `json:"items"`
 			Next  int64            `json:"next"`
 		}
-		if err := c.read(ctx, "/audit", q, &page); err != nil {
+		if err := c.wire.read(ctx, "/audit", q, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
@@ -67,8 +67,8 @@ func (c *Client) Audit(ctx context.Context, o AuditOptions) ([]api.AuditEntry, e
 
 // ExportAudit opens the audit as JSON lines; the caller closes it. A stream cut short ends with an error other
 // than io.EOF.
-func (c *Client) ExportAudit(ctx context.Context, o AuditOptions) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, request{method: http.MethodGet, path: "/audit/export", query: o.query()})
+func (c operation) ExportAudit(ctx context.Context, o AuditOptions) (io.ReadCloser, error) {
+	resp, err := c.wire.send(ctx, request{method: http.MethodGet, path: "/audit/export", query: o.query()})
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,15 @@ type Config struct {
 
 // Client talks to one cluster. Safe for concurrent use.
 type Client struct {
+	*wire
+	objects
+	tasks
+	checkpoints
+	operation
+}
+
+// wire carries calls to whichever server answers.
+type wire struct {
 	bases    []*url.URL
 	current  atomic.Int32 // of bases
 	token    string
@@ -66,6 +75,14 @@ type Client struct {
 	http     *http.Client
 	waits    func(server string)
 }
+
+// The areas of the API: objects of any kind, tasks, their checkpoints, and what operators do.
+type (
+	objects     struct{ wire *wire }
+	tasks       struct{ wire *wire }
+	checkpoints struct{ wire *wire }
+	operation   struct{ wire *wire }
+)
 
 // New checks the settings; it doesn't talk to the server.
 func New(cfg Config) (*Client, error) {
@@ -77,7 +94,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fault.New(fault.Invalid, "BadToken", fault.T(
 			"The token contains characters that no token has.", "令牌中含有非法字符。"))
 	}
-	c := &Client{bases: bases, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP, waits: func(string) {}}
+	c := &wire{bases: bases, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP, waits: func(string) {}}
 	if cfg.Waits != nil {
 		once := sync.Once{}
 		c.waits = func(server string) { once.Do(func() { cfg.Waits(server) }) }
@@ -97,14 +114,14 @@ func New(cfg Config) (*Client, error) {
 	if c.agent == "" {
 		c.agent = "fermi-go"
 	}
-	return c, nil
+	return &Client{c, objects{c}, tasks{c}, checkpoints{c}, operation{c}}, nil
 }
 
 // Server is the address in use.
-func (c *Client) Server() string { return c.base().String() }
+func (c *wire) Server() string { return c.base().String() }
 
 // CloseIdle hangs up connections that wait for another call.
-func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+func (c *wire) CloseIdle() { c.http.CloseIdleConnections() }
 
 func newTransport(servers int) *http.Transport {
 	dial, answer := 10*time.Second, 2*time.Minute
@@ -134,7 +151,7 @@ type request struct {
 
 // send makes one attempt. On success the caller closes the body; any status of 400 and above, and
 // every failure to get an answer, is a *fault.Error.
-func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+func (c *wire) send(ctx context.Context, r request) (*http.Response, error) {
 	at := c.current.Load()
 	u := *c.bases[at]
 	full := u.Path + base + r.path
@@ -184,7 +201,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 }
 
 // unreachable explains why no answer came.
-func (c *Client) unreachable(ctx context.Context, err error) error {
+func (c *wire) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fault.From(ctx.Err())
 	}
@@ -220,7 +237,7 @@ const ReasonUnreachable = "Unreachable"
 
 // retry calls once, and again while that can help: for reads only. Where there are several servers
 // each is asked once, without a pause and not for long, before the usual tries.
-func (c *Client) retry(ctx context.Context, once func(context.Context) error) error {
+func (c *wire) retry(ctx context.Context, once func(context.Context) error) error {
 	if len(c.bases) > 1 {
 		for range c.bases {
 			quick, cancel := context.WithTimeout(ctx, quickTry)
@@ -266,7 +283,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // read is a GET with retries whose data lands in out (nil: dropped).
-func (c *Client) read(ctx context.Context, path string, query url.Values, out any) error {
+func (c *wire) read(ctx context.Context, path string, query url.Values, out any) error {
 	return c.retry(ctx, func(ctx context.Context) error {
 		resp, err := c.send(ctx, request{method: http.MethodGet, path: path, query: query})
 		if err != nil {
@@ -278,7 +295,7 @@ func (c *Client) read(ctx context.Context, path string, query url.Values, out an
 
 // write is one call that changes something. It is repeated, at another server, only when the first
 // surely did nothing.
-func (c *Client) write(ctx context.Context, method, path string, query url.Values, in, out any) error {
+func (c *wire) write(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	r := request{method: method, path: path, query: query}
 	var body []byte
 	if in != nil {
@@ -305,7 +322,7 @@ func (c *Client) write(ctx context.Context, method, path string, query url.Value
 }
 
 // decode reads {code, message, data} and closes the body.
-func (c *Client) decode(ctx context.Context, resp *http.Response, out any) error {
+func (c *wire) decode(ctx context.Context, resp *http.Response, out any) error {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
@@ -339,7 +356,7 @@ func notFermi(server string, err error) error {
 }
 
 // refused rebuilds the server's error. Answers that aren't ours (a proxy's page) get a plain one.
-func (c *Client) refused(resp *http.Response) error {
+func (c *wire) refused(resp *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorAnswer))
 	if resp.StatusCode == http.StatusBadRequest && bytes.Contains(data, []byte("HTTP request to an HTTPS server")) { // the words of Go's server
 		return fault.New(fault.Invalid, "TLSServer", fault.T("The server at %s speaks TLS, not plain HTTP.", "%s 处的服务器使用 TLS，而非明文 HTTP。", c.Server())).

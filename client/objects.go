@@ -102,33 +102,33 @@ func decodeObject(kind api.Kind, data []byte) (api.Object, error) {
 }
 
 // Get finds one object by name or id.
-func (c *Client) Get(ctx context.Context, kind api.Kind, project, name string) (api.Object, error) {
+func (c objects) Get(ctx context.Context, kind api.Kind, project, name string) (api.Object, error) {
 	path, err := objectPath(kind, name)
 	if err != nil {
 		return nil, err
 	}
 	obj := api.MustInfo(kind).New()
-	if err := c.read(ctx, path, inProject(project), obj); err != nil {
+	if err := c.wire.read(ctx, path, inProject(project), obj); err != nil {
 		return nil, err
 	}
 	return obj, nil
 }
 
 // List reads one page.
-func (c *Client) List(ctx context.Context, kind api.Kind, opts ListOptions) (Page[api.Object], error) {
+func (c objects) List(ctx context.Context, kind api.Kind, opts ListOptions) (Page[api.Object], error) {
 	p, err := plural(kind)
 	if err != nil {
 		return Page[api.Object]{}, err
 	}
 	var raw rawPage
-	if err := c.read(ctx, "/"+p, opts.query(), &raw); err != nil {
+	if err := c.wire.read(ctx, "/"+p, opts.query(), &raw); err != nil {
 		return Page[api.Object]{}, err
 	}
 	page := Page[api.Object]{Next: raw.Next, Revision: raw.Revision, Items: make([]api.Object, 0, len(raw.Items))}
 	for _, item := range raw.Items {
 		obj, err := decodeObject(kind, item)
 		if err != nil {
-			return page, notFermi(c.Server(), err)
+			return page, notFermi(c.wire.Server(), err)
 		}
 		page.Items = append(page.Items, obj)
 	}
@@ -171,26 +171,26 @@ func dry(project string, dryRun bool) url.Values {
 }
 
 // Update replaces an object; its metadata must carry the revision it was made from.
-func (c *Client) Update(ctx context.Context, obj api.Object, dryRun bool) (api.Object, error) {
+func (c objects) Update(ctx context.Context, obj api.Object, dryRun bool) (api.Object, error) {
 	meta := obj.GetMeta()
 	path, err := objectPath(obj.Kind(), meta.Name)
 	if err != nil {
 		return nil, err
 	}
 	out := api.MustInfo(obj.Kind()).New()
-	if err := c.write(ctx, http.MethodPut, path, dry(meta.Project, dryRun), obj, out); err != nil {
+	if err := c.wire.write(ctx, http.MethodPut, path, dry(meta.Project, dryRun), obj, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
 // Delete asks for the end of an object. A task goes when its work has ended.
-func (c *Client) Delete(ctx context.Context, kind api.Kind, project, name string, opts ...Option) error {
+func (c objects) Delete(ctx context.Context, kind api.Kind, project, name string, opts ...Option) error {
 	path, err := objectPath(kind, name)
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, http.MethodDelete, path, inProject(project, opts...), nil, nil)
+	return c.wire.write(ctx, http.MethodDelete, path, inProject(project, opts...), nil, nil)
 }
 
 // Option says more about a call.
@@ -241,7 +241,7 @@ func Update[T api.Object](ctx context.Context, c *Client, obj T) (T, error) {
 }
 
 // Walk visits every object the options select, page by page, until visit says false.
-func (c *Client) Walk(ctx context.Context, kind api.Kind, opts ListOptions, visit func(api.Object) bool) error {
+func (c objects) Walk(ctx context.Context, kind api.Kind, opts ListOptions, visit func(api.Object) bool) error {
 	for {
 		page, err := c.List(ctx, kind, opts)
 		if err != nil {

@@ -38,10 +38,10 @@ func parseServers(list string) ([]*url.URL, error) {
 	return out, nil
 }
 
-func (c *Client) base() *url.URL { return c.bases[c.current.Load()] }
+func (c *wire) base() *url.URL { return c.bases[c.current.Load()] }
 
 // moveOn makes the next server the current one, if the one that failed still is.
-func (c *Client) moveOn(failed int32) {
+func (c *wire) moveOn(failed int32) {
 	if n := int32(len(c.bases)); n > 1 {
 		c.current.CompareAndSwap(failed, (failed+1)%n)
 	}

@@ -102,7 +102,7 @@ func (e *eventReader) line() ([]byte, error) {
 
 // stream opens path once as Server-Sent Events and hands each to emit until the stream ends (nil:
 // a clean end), emit fails, or nothing is heard for too long.
-func (c *Client) stream(ctx context.Context, path string, query url.Values, emit func(serverEvent) error) error {
+func (c *wire) stream(ctx context.Context, path string, query url.Values, emit func(serverEvent) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	resp, err := c.send(ctx, request{

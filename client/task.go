@@ -35,31 +35,31 @@ type DistributedInfo struct {
 }
 
 // Submit makes a training task.
-func (c *Client) Submit(ctx context.Context, task *api.TrainingTask, dryRun bool) (Submitted, error) {
+func (c tasks) Submit(ctx context.Context, task *api.TrainingTask, dryRun bool) (Submitted, error) {
 	var out Submitted
-	err := c.write(ctx, http.MethodPost, "/training-tasks", dry(task.Meta.Project, dryRun), task, &out)
+	err := c.wire.write(ctx, http.MethodPost, "/training-tasks", dry(task.Meta.Project, dryRun), task, &out)
 	return out, err
 }
 
 // Preview says where a task would stand if it were submitted now, and at what price. Fault
 // Unavailable where the server does not lead.
-func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error) {
+func (c tasks) Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error) {
 	var out api.Preview
-	err := c.write(ctx, http.MethodPost, "/placements/preview", inProject(task.Meta.Project), task, &out)
+	err := c.wire.write(ctx, http.MethodPost, "/placements/preview", inProject(task.Meta.Project), task, &out)
 	return out, err
 }
 
 // PreviewExisting says what running environments would be together as the nodes of a training.
-func (c *Client) PreviewExisting(ctx context.Context, project string, r api.ExistingRequest) (api.ExistingPreview, error) {
+func (c tasks) PreviewExisting(ctx context.Context, project string, r api.ExistingRequest) (api.ExistingPreview, error) {
 	var out api.ExistingPreview
-	err := c.write(ctx, http.MethodPost, "/training-tasks/existing/preview", inProject(project), r, &out)
+	err := c.wire.write(ctx, http.MethodPost, "/training-tasks/existing/preview", inProject(project), r, &out)
 	return out, err
 }
 
 // Recipe is what the framework makes of a task: environment, files and commands.
-func (c *Client) Recipe(ctx context.Context, task *api.TrainingTask) (api.Recipe, error) {
+func (c tasks) Recipe(ctx context.Context, task *api.TrainingTask) (api.Recipe, error) {
 	var out api.Recipe
-	err := c.write(ctx, http.MethodPost, "/training-tasks/recipe", inProject(task.Meta.Project), task, &out)
+	err := c.wire.write(ctx, http.MethodPost, "/training-tasks/recipe", inProject(task.Meta.Project), task, &out)
 	return out, err
 }
 
@@ -69,12 +69,12 @@ func taskPath(name, verb string) (string, error) {
 }
 
 // Stop asks a task to end; it keeps its outputs.
-func (c *Client) Stop(ctx context.Context, project, name string, opts ...Option) error {
+func (c tasks) Stop(ctx context.Context, project, name string, opts ...Option) error {
 	p, err := taskPath(name, "stop")
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, http.MethodPost, p, inProject(project, opts...), nil, nil)
+	return c.wire.write(ctx, http.MethodPost, p, inProject(project, opts...), nil, nil)
 }
 
 // MoveWish is where a running task is to go: into a zone, onto some nodes, or both.
@@ -87,13 +87,13 @@ type MoveWish struct {
 
 // Move asks a running task to go elsewhere, or with Preview only what that would mean. Where there
 // is no such place the fault says why, and the task goes on.
-func (c *Client) Move(ctx context.Context, project, name string, wish MoveWish) (api.Move, error) {
+func (c tasks) Move(ctx context.Context, project, name string, wish MoveWish) (api.Move, error) {
 	var out api.Move
 	p, err := taskPath(name, "move")
 	if err != nil {
 		return out, err
 	}
-	err = c.write(ctx, http.MethodPost, p, inProject(project), wish, &out)
+	err = c.wire.write(ctx, http.MethodPost, p, inProject(project), wish, &out)
 	return out, err
 }
 
@@ -109,26 +109,26 @@ type Probe struct {
 }
 
 // Fault hurts a rank of a running task: kill, stop, slow, oom, net or node.
-func (c *Client) Fault(ctx context.Context, project, name string, rank int, kind string) (Probe, error) {
+func (c tasks) Fault(ctx context.Context, project, name string, rank int, kind string) (Probe, error) {
 	return c.probe(ctx, project, name, "fault", map[string]any{"rank": rank, "kind": kind})
 }
 
 // Profile shows what a rank does at this moment.
-func (c *Client) Profile(ctx context.Context, project, name string, rank int) (Probe, error) {
+func (c tasks) Profile(ctx context.Context, project, name string, rank int) (Probe, error) {
 	return c.probe(ctx, project, name, "profile", map[string]any{"rank": rank})
 }
 
-func (c *Client) probe(ctx context.Context, project, name, verb string, body any) (out Probe, err error) {
+func (c tasks) probe(ctx context.Context, project, name, verb string, body any) (out Probe, err error) {
 	p, err := taskPath(name, verb)
 	if err != nil {
 		return out, err
 	}
-	err = c.write(ctx, http.MethodPost, p, inProject(project), body, &out)
+	err = c.wire.write(ctx, http.MethodPost, p, inProject(project), body, &out)
 	return out, err
 }
 
 // Clone submits the same work again under a new name ("": made by the server).
-func (c *Client) Clone(ctx context.Context, project, name, newName, displayName string) (Submitted, error) {
+func (c tasks) Clone(ctx context.Context, project, name, newName, displayName string) (Submitted, error) {
 	var out Submitted
 	p, err := taskPath(name, "clone")
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *Client) Clone(ctx context.Context, project, name, newName, displayName 
 		Name        string `json:"name,omitempty"`
 		DisplayName string `json:"displayName,omitempty"`
 	}{newName, displayName}
-	err = c.write(ctx, http.MethodPost, p, inProject(project), in, &out)
+	err = c.wire.write(ctx, http.MethodPost, p, inProject(project), in, &out)
 	return out, err
 }
 
@@ -232,7 +232,7 @@ type Usage struct {
 }
 
 // Usage adds up who used how much.
-func (c *Client) Usage(ctx context.Context, o UsageOptions) (Usage, error) {
+func (c tasks) Usage(ctx context.Context, o UsageOptions) (Usage, error) {
 	q := inProject(o.Project)
 	set(q, "by", o.By)
 	set(q, "from", o.From)
@@ -241,7 +241,7 @@ func (c *Client) Usage(ctx context.Context, o UsageOptions) (Usage, error) {
 		q.Set("limit", strconv.Itoa(o.Limit))
 	}
 	var out Usage
-	err := c.read(ctx, "/usage", q, &out)
+	err := c.wire.read(ctx, "/usage", q, &out)
 	return out, err
 }
 
@@ -257,43 +257,43 @@ type Capacity struct {
 }
 
 // Capacity lists all device types.
-func (c *Client) Capacity(ctx context.Context) ([]Capacity, error) {
+func (c tasks) Capacity(ctx context.Context) ([]Capacity, error) {
 	var out struct {
 		Items []Capacity `json:"items"`
 	}
-	err := c.read(ctx, "/capacity", nil, &out)
+	err := c.wire.read(ctx, "/capacity", nil, &out)
 	return out.Items, err
 }
 
 // Shares lists how every queue stands.
-func (c *Client) Shares(ctx context.Context) ([]api.QueueShare, error) {
+func (c tasks) Shares(ctx context.Context) ([]api.QueueShare, error) {
 	var out struct {
 		Items []api.QueueShare `json:"items"`
 	}
-	err := c.read(ctx, "/shares", nil, &out)
+	err := c.wire.read(ctx, "/shares", nil, &out)
 	return out.Items, err
 }
 
 // Share is how one queue stands, with who waits and runs in it.
-func (c *Client) Share(ctx context.Context, queue string) (api.QueueShare, error) {
+func (c tasks) Share(ctx context.Context, queue string) (api.QueueShare, error) {
 	var out api.QueueShare
-	err := c.read(ctx, "/shares/"+url.PathEscape(queue), nil, &out)
+	err := c.wire.read(ctx, "/shares/"+url.PathEscape(queue), nil, &out)
 	return out, err
 }
 
 // Outage says where the tasks of a zone would go if it were lost now.
-func (c *Client) Outage(ctx context.Context, zone string) (out api.Outage, err error) {
-	err = c.read(ctx, "/zones/"+url.PathEscape(zone)+"/outage", nil, &out)
+func (c tasks) Outage(ctx context.Context, zone string) (out api.Outage, err error) {
+	err = c.wire.read(ctx, "/zones/"+url.PathEscape(zone)+"/outage", nil, &out)
 	return out, err
 }
 
 // PreviewDrain says where the tasks of a node would go if it, or with a device from 0 on only that, were drained now.
-func (c *Client) PreviewDrain(ctx context.Context, node string, device int) (out api.Outage, err error) {
+func (c tasks) PreviewDrain(ctx context.Context, node string, device int) (out api.Outage, err error) {
 	q := url.Values{}
 	if device >= 0 {
 		q.Set("device", strconv.Itoa(device))
 	}
-	err = c.read(ctx, "/nodes/"+url.PathEscape(node)+"/drain", q, &out)
+	err = c.wire.read(ctx, "/nodes/"+url.PathEscape(node)+"/drain", q, &out)
 	return out, err
 }
 
@@ -318,7 +318,7 @@ type Replica struct {
 }
 
 // Replicas lists where a task's parts run or ran.
-func (c *Client) Replicas(ctx context.Context, project, name string) ([]Replica, error) {
+func (c tasks) Replicas(ctx context.Context, project, name string) ([]Replica, error) {
 	p, err := taskPath(name, "replicas")
 	if err != nil {
 		return nil, err
@@ -326,7 +326,7 @@ func (c *Client) Replicas(ctx context.Context, project, name string) ([]Replica,
 	var page struct {
 		Items []Replica `json:"items"`
 	}
-	err = c.read(ctx, p, inProject(project), &page)
+	err = c.wire.read(ctx, p, inProject(project), &page)
 	return page.Items, err
 }
 
@@ -338,7 +338,7 @@ type Output struct {
 }
 
 // Outputs lists the files a task left.
-func (c *Client) Outputs(ctx context.Context, project, name string) ([]Output, error) {
+func (c tasks) Outputs(ctx context.Context, project, name string) ([]Output, error) {
 	p, err := taskPath(name, "outputs")
 	if err != nil {
 		return nil, err
@@ -349,7 +349,7 @@ func (c *Client) Outputs(ctx context.Context, project, name string) ([]Output, e
 			Items []Output `json:"items"`
 			Next  string   `json:"next"`
 		}
-		if err := c.read(ctx, p, q, &page); err != nil {
+		if err := c.wire.read(ctx, p, q, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
@@ -370,7 +370,7 @@ type OutputPart struct {
 // OpenOutput reads one of them, or the first part that is named; the caller closes it. Size is -1 when unknown. The server verifies what it sends: damaged
 // bytes are refused with the reason Damaged, or, where the answer has begun, the connection is cut; who then asks for the
 // rest hears the reason.
-func (c *Client) OpenOutput(ctx context.Context, project, name, file string, parts ...OutputPart) (io.ReadCloser, int64, error) {
+func (c tasks) OpenOutput(ctx context.Context, project, name, file string, parts ...OutputPart) (io.ReadCloser, int64, error) {
 	p, err := taskPath(name, "outputs")
 	if err != nil {
 		return nil, 0, err
@@ -396,8 +396,8 @@ func (c *Client) OpenOutput(ctx context.Context, project, name, file string, par
 		header.Set("If-Unmodified-Since", part.Unmodified.UTC().Format(http.TimeFormat))
 	}
 	var resp *http.Response
-	err = c.retry(ctx, func(context.Context) (err error) { // the body outlives a quick try
-		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: q, header: header})
+	err = c.wire.retry(ctx, func(context.Context) (err error) { // the body outlives a quick try
+		resp, err = c.wire.send(ctx, request{method: http.MethodGet, path: p, query: q, header: header})
 		return err
 	})
 	if err != nil {
@@ -430,7 +430,7 @@ type EventOptions struct {
 }
 
 // Events reads what happened.
-func (c *Client) Events(ctx context.Context, o EventOptions) ([]Event, error) {
+func (c tasks) Events(ctx context.Context, o EventOptions) ([]Event, error) {
 	q := inProject(o.Project)
 	set(q, "kind", string(o.Kind))
 	set(q, "name", o.Name)
@@ -443,6 +443,6 @@ func (c *Client) Events(ctx context.Context, o EventOptions) ([]Event, error) {
 	var page struct {
 		Items []Event `json:"items"`
 	}
-	err := c.read(ctx, "/events", q, &page)
+	err := c.wire.read(ctx, "/events", q, &page)
 	return page.Items, err
 }

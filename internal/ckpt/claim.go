@@ -3,7 +3,6 @@ package ckpt
 import (
 	"context"
 	"strings"
-	"time"
 )
 
 // What several machines have is written by one of them. Each fills a pack in memory and then claims it: by its chunks,
@@ -46,12 +45,12 @@ func (s *Save) claimPack(ctx context.Context, p *pack) string {
 }
 
 // unclaim deletes the claims of steps that are over: a newer checkpoint is there, or nobody went on for a grace.
-func (r *Repo) unclaim(ctx context.Context, now time.Time) error {
-	claims, err := r.list(ctx, claimsDir)
+func (c *collector) unclaim(ctx context.Context) error {
+	claims, err := c.repo.list(ctx, claimsDir)
 	if err != nil || len(claims) == 0 {
 		return err
 	}
-	names, err := r.names(ctx)
+	names, err := c.repo.names(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,12 +58,12 @@ func (r *Repo) unclaim(ctx context.Context, now time.Time) error {
 	for _, o := range claims {
 		step, _, _ := strings.Cut(strings.TrimPrefix(o.name, claimsDir), "/")
 		_, _, err := parseName(step)
-		old := len(names) > 0 && step <= names[len(names)-1] || now.Sub(o.modified) > r.cfg.Grace
+		old := len(names) > 0 && step <= names[len(names)-1] || c.now.Sub(o.modified) > c.repo.cfg.Grace
 		if err != nil || !old || over[step] {
 			continue
 		}
 		over[step] = true
-		if err := r.delete(ctx, claimsDir+step+"/"); err != nil {
+		if err := c.repo.delete(ctx, claimsDir+step+"/"); err != nil {
 			return err
 		}
 	}

@@ -27,46 +27,56 @@ type Collected struct {
 // later knows of a pack only by a checkpoint that was there: and dropping a checkpoint first takes the
 // marks off all it names. The order of a turn matters: the time, leases, manifests, marks, deletion.
 func (r *Repo) Collect(ctx context.Context, keep Retention) (*Collected, error) {
-	out := &Collected{}
-	if err := r.retire(ctx, keep, out); err != nil {
-		return out, err
+	c := &collector{repo: r, out: &Collected{}}
+	return c.out, c.turn(ctx, keep)
+}
+
+// collector is one turn of a collection.
+type collector struct {
+	repo *Repo
+	now  time.Time // by the store's clock
+	out  *Collected
+}
+
+func (c *collector) turn(ctx context.Context, keep Retention) (err error) {
+	if err := c.retire(ctx, keep); err != nil {
+		return err
 	}
-	now, err := r.storeNow(ctx)
+	if c.now, err = c.repo.storeNow(ctx); err != nil {
+		return err
+	}
+	if err := c.unclaim(ctx); err != nil {
+		return err
+	}
+	packs, ids, err := leases{c.repo.objects}.live(ctx, c.now)
 	if err != nil {
-		return out, err
+		return err
 	}
-	if err := r.unclaim(ctx, now); err != nil {
-		return out, err
-	}
-	packs, ids, err := r.leased(ctx, now)
-	if err != nil {
-		return out, err
-	}
-	live, err := r.live(ctx, out)
-	if err != nil || len(out.Damaged) > 0 {
-		return out, err
+	live, err := c.live(ctx)
+	if err != nil || len(c.out.Damaged) > 0 {
+		return err
 	}
 	for name := range packs {
 		live[name] = true
 	}
-	return out, r.sweep(ctx, now, live, ids, out)
+	return c.sweep(ctx, live, ids)
 }
 
 // retire drops what the policy does not keep.
-func (r *Repo) retire(ctx context.Context, keep Retention, out *Collected) error {
-	all, _, err := r.List(ctx)
+func (c *collector) retire(ctx context.Context, keep Retention) error {
+	all, _, err := c.repo.List(ctx)
 	if err != nil {
 		return err
 	}
 	kept := keep.kept(all)
-	for _, c := range all {
-		if kept[c.Name] {
+	for _, one := range all {
+		if kept[one.Name] {
 			continue
 		}
-		if err := r.Drop(ctx, c.Name); err != nil {
+		if err := c.repo.Drop(ctx, one.Name); err != nil {
 			return err
 		}
-		out.Dropped = append(out.Dropped, c.Name)
+		c.out.Dropped = append(c.out.Dropped, one.Name)
 	}
 	return nil
 }
@@ -138,38 +148,38 @@ func (r *Repo) addNamed(ctx context.Context, m *Manifest, named map[string]bool)
 }
 
 // live gives what committed checkpoints name.
-func (r *Repo) live(ctx context.Context, out *Collected) (map[string]bool, error) {
+func (c *collector) live(ctx context.Context) (map[string]bool, error) {
 	named := map[string]bool{}
-	names, err := r.names(ctx)
+	names, err := c.repo.names(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out.Damaged = nil
+	c.out.Damaged = nil
 	for _, name := range names {
-		m, err := r.Manifest(ctx, name)
+		m, err := c.repo.Manifest(ctx, name)
 		switch {
 		case fault.Is(err, fault.NotFound):
 			continue // dropped meanwhile
 		case passing(ctx, err):
 			return nil, err
 		case err != nil:
-			out.Damaged = append(out.Damaged, name)
+			c.out.Damaged = append(c.out.Damaged, name)
 			continue
 		}
-		whole, err := r.addNamed(ctx, m, named)
+		whole, err := c.repo.addNamed(ctx, m, named)
 		if err != nil {
 			return nil, err
 		}
 		if !whole {
-			out.Damaged = append(out.Damaged, name)
+			c.out.Damaged = append(c.out.Damaged, name)
 		}
 	}
 	return named, nil
 }
 
 // sweep marks what is nobody's, and deletes what has been so for longer than the grace.
-func (r *Repo) sweep(ctx context.Context, now time.Time, live, saving map[string]bool, out *Collected) error {
-	marks, err := r.list(ctx, condemnedDir)
+func (c *collector) sweep(ctx context.Context, live, saving map[string]bool) error {
+	marks, err := c.repo.list(ctx, condemnedDir)
 	if err != nil {
 		return err
 	}
@@ -178,41 +188,41 @@ func (r *Repo) sweep(ctx context.Context, now time.Time, live, saving map[string
 		since[strings.TrimPrefix(o.name, condemnedDir)] = o.modified
 	}
 	for _, dir := range []string{packsDir, partsDir} {
-		found, err := r.list(ctx, dir)
+		found, err := c.repo.list(ctx, dir)
 		if err != nil {
 			return err
 		}
 		for _, o := range found {
-			if err := r.judge(ctx, now, o.name, since, live[o.name] || saving[saveOf(o.name)], out); err != nil {
+			if err := c.judge(ctx, o.name, since, live[o.name] || saving[saveOf(o.name)]); err != nil {
 				return err
 			}
 			delete(since, o.name)
 		}
 	}
 	for name := range since { // marks of what is gone
-		if err := r.delete(ctx, condemnedDir+name); err != nil {
+		if err := c.repo.delete(ctx, condemnedDir+name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Repo) judge(ctx context.Context, now time.Time, name string, since map[string]time.Time, needed bool, out *Collected) error {
+func (c *collector) judge(ctx context.Context, name string, since map[string]time.Time, needed bool) error {
 	marked, is := since[name]
 	switch {
 	case needed && is:
-		return r.delete(ctx, condemnedDir+name)
+		return c.repo.delete(ctx, condemnedDir+name)
 	case needed:
 		return nil
 	case !is:
-		_, err := r.put(ctx, condemnedDir+name, []byte("unnamed"))
+		_, err := c.repo.put(ctx, condemnedDir+name, []byte("unnamed"))
 		return err
-	case now.Sub(marked) > r.cfg.Grace:
-		out.Deleted++
-		if err := r.delete(ctx, name); err != nil {
+	case c.now.Sub(marked) > c.repo.cfg.Grace:
+		c.out.Deleted++
+		if err := c.repo.delete(ctx, name); err != nil {
 			return err
 		}
-		return r.delete(ctx, condemnedDir+name)
+		return c.repo.delete(ctx, condemnedDir+name)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package ckpt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -29,7 +30,7 @@ func (r *Repo) Fence(ctx context.Context, generation uint64) error {
 	if generation > maxCount {
 		return stale(generation, maxCount)
 	}
-	newest, err := r.newestGeneration(ctx)
+	newest, err := generations{r.objects}.newest(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,8 +41,11 @@ func (r *Repo) Fence(ctx context.Context, generation uint64) error {
 	return err
 }
 
-func (r *Repo) newestGeneration(ctx context.Context) (uint64, error) {
-	found, err := r.list(ctx, generationsDir)
+// generations are those that have begun.
+type generations struct{ objects }
+
+func (g generations) newest(ctx context.Context) (uint64, error) {
+	found, err := g.list(ctx, generationsDir)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
@@ -70,7 +74,7 @@ func (r *Repo) Commit(ctx context.Context, p Proposal) (*Manifest, error) {
 	} else if passing(ctx, err) {
 		return nil, err
 	}
-	newest, err := r.newestGeneration(ctx)
+	newest, err := generations{r.objects}.newest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +85,7 @@ func (r *Repo) Commit(ctx context.Context, p Proposal) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	left, err := r.fresh(ctx, here)
+	left, err := leases{r.objects}.fresh(ctx, here)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +103,7 @@ func (r *Repo) Commit(ctx context.Context, p Proposal) (*Manifest, error) {
 
 func (p Proposal) manifest() (*Manifest, error) {
 	m := &Manifest{Version: Version, Generation: p.Generation, Step: p.Step, World: p.World, Metrics: p.Metrics, Parts: slices.Clone(p.Parts)}
-	slices.SortFunc(m.Parts, func(a, b PartRef) int { return cmpUint(uint64(a.Rank), uint64(b.Rank)) })
+	slices.SortFunc(m.Parts, func(a, b PartRef) int { return cmp.Compare(uint64(a.Rank), uint64(b.Rank)) })
 	for name, v := range p.Metrics {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, fault.New(fault.Invalid, "BadMetric", fault.T("The metric %.100q is not finite.", "指标 %.100q 不是有限数。", name))
@@ -169,7 +173,7 @@ func (r *Repo) checkPacks(ctx context.Context, packs reliance) error {
 		if len(keys) == 0 {
 			continue
 		}
-		l, err := r.lease(ctx, save)
+		l, err := leases{r.objects}.of(ctx, save)
 		if fault.Is(err, fault.NotFound) {
 			return tooSlow()
 		}

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -266,7 +267,7 @@ func (w *world) chunks() map[string][]extent {
 		}
 	}
 	for file, list := range out {
-		slices.SortFunc(list, func(a, b extent) int { return cmpUint(a.at, b.at) })
+		slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.at, b.at) })
 		if out[file] = slices.Compact(list); len(out[file]) < 2 {
 			delete(out, file)
 		}

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -187,7 +188,7 @@ var chunkBuffers = sync.Pool{New: func() any { b := make([]byte, chunkMax); retu
 // readPack reads the chunks of one pack in their order: over a network that is one request. One that was not as it was
 // written is asked for again, from there on: a read that went wrong once says nothing about what lies there.
 func (s *source) readPack(ctx context.Context, name string, jobs []*job, out sink) error {
-	slices.SortFunc(jobs, func(a, b *job) int { return cmpUint(a.at, b.at) })
+	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.at, b.at) })
 	for again := false; ; again = true {
 		n, err := s.readChunks(ctx, name, jobs, out)
 		if !Lost(err) || again && n == 0 {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -56,14 +57,14 @@ func FilesSlot(root Folder, paths []string, h Header) (*Slot, error) {
 	tree := mustJSON(map[string]any{"d": pairs})
 	h.Tree = uint64(len(tree))
 	h.Table = 4 * ((h.Data + slotSum - 1) / slotSum)
-	if h.World == 0 || h.Rank >= h.World || h.Step == 0 || h.Step > maxCount || h.Data > MaxData || h.Tree > MaxTree {
+	if h.World == 0 || h.Rank >= h.World || h.Step == 0 || h.Step > maxCount || h.Data > tensor.MaxData || h.Tree > MaxTree {
 		return nil, badSlot("its header contradicts itself", "头部自相矛盾")
 	}
 	return &Slot{Header: h, Tree: tree, src: src, close: src.close}, nil
 }
 
 func localName(name string) bool {
-	return fs.ValidPath(name) && name != "." && len(name) <= MaxName-len("state.")
+	return fs.ValidPath(name) && name != "." && len(name) <= tensor.MaxName-len("state.")
 }
 
 func badPath(name string) *fault.Error {

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/bits"
 	"strings"
 
 	"github.com/zeebo/blake3"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -21,10 +21,7 @@ const Version = 1
 // Bounds of what is read from outside.
 const (
 	MaxWorld    = 1 << 20
-	MaxData     = 1 << 44 // bytes of one rank
 	MaxTree     = 64 << 20
-	MaxName     = 1024
-	maxDims     = 32
 	maxCount    = 1<<63 - 1
 	maxManifest = 256 << 20
 	maxPart     = 1 << 30
@@ -53,20 +50,6 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Tensor is one blob of a rank's state. A part of a larger tensor says where in it it lies.
-type Tensor struct {
-	Name  string   `json:"name"`
-	DType string   `json:"dtype"`
-	Shape []uint64 `json:"shape,omitempty"`
-	// Global, Offset and Split are those of a part: the whole tensor's shape, where this part begins
-	// in it, and the dimension along which it is shared among ranks.
-	Global []uint64 `json:"global,omitempty"`
-	Offset []uint64 `json:"offset,omitempty"`
-	Split  *int     `json:"split,omitempty"`
-	At     uint64   `json:"at"` // in the rank's data
-	Bytes  uint64   `json:"bytes"`
-}
-
 // Chunk is a stretch of a rank's data and tree. Without a pack it lies where another rank of the
 // same checkpoint says.
 type Chunk struct {
@@ -78,16 +61,16 @@ type Chunk struct {
 
 // Part is what one rank has of a checkpoint. Its chunks, one after the other, are its data and its tree.
 type Part struct {
-	Version    int      `json:"version"`
-	Generation uint64   `json:"generation"`
-	Step       uint64   `json:"step"`
-	Rank       uint32   `json:"rank"`
-	World      uint32   `json:"world"`
-	Data       uint64   `json:"data"`
-	Tree       uint64   `json:"tree"`
-	Tensors    []Tensor `json:"tensors"`
-	Packs      []string `json:"packs"`
-	Chunks     []Chunk  `json:"chunks"`
+	Version    int             `json:"version"`
+	Generation uint64          `json:"generation"`
+	Step       uint64          `json:"step"`
+	Rank       uint32          `json:"rank"`
+	World      uint32          `json:"world"`
+	Data       uint64          `json:"data"`
+	Tree       uint64          `json:"tree"`
+	Tensors    []tensor.Tensor `json:"tensors"`
+	Packs      []string        `json:"packs"`
+	Chunks     []Chunk         `json:"chunks"`
 }
 
 // PartRef names a part that is durable.
@@ -152,7 +135,7 @@ func (m *Manifest) check() error {
 		len(m.Parts) != int(m.World) || len(m.Metrics) > maxMetrics
 	for i, p := range m.Parts {
 		bad = bad || p.Rank != uint32(i) || p.Bytes < 0 || p.Bytes > maxPart || !ownKey(p.Key, partsDir) ||
-			p.Lease != "" && !ownKey(leasesDir+p.Lease, leasesDir) || p.Size > MaxData+MaxTree || p.New > p.Size
+			p.Lease != "" && !ownKey(leasesDir+p.Lease, leasesDir) || p.Size > tensor.MaxData+MaxTree || p.New > p.Size
 	}
 	if bad {
 		return damaged("a manifest contradicts itself", "清单自相矛盾")
@@ -172,7 +155,7 @@ func decodePart(raw []byte) (*Part, error) {
 func (p *Part) check() error {
 	wrong := damaged("the record of a rank contradicts itself", "某个进程的记录自相矛盾")
 	if p.Version < 1 || p.World == 0 || p.World > MaxWorld || p.Rank >= p.World || p.Step == 0 || p.Step > maxCount ||
-		p.Generation > maxCount || p.Data > MaxData || p.Tree == 0 || p.Tree > MaxTree {
+		p.Generation > maxCount || p.Data > tensor.MaxData || p.Tree == 0 || p.Tree > MaxTree {
 		return wrong
 	}
 	for _, key := range p.Packs {
@@ -193,51 +176,12 @@ func (p *Part) check() error {
 	}
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		if err := t.check(); err != nil {
+		if err := t.Check(); err != nil {
 			return wrong.Because(err)
 		}
 		if t.At > p.Data || t.Bytes > p.Data-t.At {
 			return wrong
 		}
-	}
-	return nil
-}
-
-// elementBytes of the types that can be parts of a larger tensor.
-var elementBytes = map[string]uint64{
-	"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
-	"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16,
-}
-
-func (t *Tensor) check() error {
-	wrong := badTree(t.Name, "its shape contradicts itself", "形状自相矛盾")
-	if len(t.Name) > MaxName || len(t.DType) > 64 || len(t.Shape) > maxDims || t.At > MaxData || t.Bytes > MaxData {
-		return wrong
-	}
-	if t.Split == nil {
-		if t.Global != nil || t.Offset != nil {
-			return wrong
-		}
-		return nil
-	}
-	size, known := elementBytes[t.DType]
-	dims := len(t.Global)
-	if !known || dims == 0 || dims > maxDims || len(t.Shape) != dims || len(t.Offset) != dims || *t.Split < 0 || *t.Split >= dims {
-		return wrong
-	}
-	whole := size
-	for i, g := range t.Global {
-		if t.Offset[i] > g || t.Shape[i] > g-t.Offset[i] {
-			return wrong
-		}
-		var over uint64
-		if over, whole = bits.Mul64(whole, max(g, 1)); over != 0 || whole > MaxData {
-			return wrong
-		}
-		size *= t.Shape[i] // at most whole
-	}
-	if size != t.Bytes {
-		return wrong
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package ckpt
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -90,28 +90,6 @@ func TestNewerIsNotPassedOver(t *testing.T) {
 	w.same(back, slots)
 }
 
-func TestTreeRefusals(t *testing.T) {
-	for name, text := range map[string]string{
-		"no JSON":                 `{"d":`,
-		"two keys":                `{"t":[],"s":[]}`,
-		"an unknown kind":         `{"q":[0,1]}`,
-		"outside":                 `{"y":[60,5]}`,
-		"below nought":            `{"y":[-1,5]}`,
-		"no pair":                 `{"d":[[1]]}`,
-		"too deep":                strings.Repeat("[", 200) + strings.Repeat("]", 200),
-		"a long name":             `{"d":[["` + strings.Repeat("k", 2000) + `",1]]}`,
-		"an odd type":             `{"h":["text",[2],[4],[0],0,0,8]}`,
-		"a shard that sticks out": `{"h":["int8",[2],[4],[3],0,0,2]}`,
-		"a wrong length":          `{"h":["int8",[2],[4],[2],0,0,3]}`,
-		"no such dimension":       `{"h":["int8",[2],[4],[2],1,0,2]}`,
-		"an endless shape":        `{"h":["int64",[0,1],[4611686018427387904,8],[0,0],0,0,0]}`,
-	} {
-		if _, _, err := parseTree([]byte(text), 64); fault.ReasonOf(err) != "BadTree" {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func FuzzManifest(f *testing.F) {
 	f.Add(encodeManifest(&Manifest{Version: 1, Step: 1, World: 1, Parts: []PartRef{{Key: "parts/a"}}}))
 	f.Add(signed(`{"version":2}`))
@@ -132,7 +110,7 @@ func FuzzManifest(f *testing.F) {
 func FuzzPart(f *testing.F) {
 	zero := 0
 	f.Add(mustJSON(&Part{Version: 1, World: 1, Step: 1, Data: 3, Tree: 1, Packs: []string{"packs/a"}, Chunks: []Chunk{{Bytes: 4, Pack: &zero}},
-		Tensors: []Tensor{{Name: "w", DType: "int8", Shape: []uint64{3}, Global: []uint64{6}, Offset: []uint64{3}, Split: &zero, Bytes: 3}}}))
+		Tensors: []tensor.Tensor{{Name: "w", DType: "int8", Shape: []uint64{3}, Global: []uint64{6}, Offset: []uint64{3}, Split: &zero, Bytes: 3}}}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p, err := decodePart(raw)
 		if err != nil {
@@ -148,7 +126,7 @@ func FuzzPart(f *testing.F) {
 func FuzzSlot(f *testing.F) {
 	zero := 0
 	f.Add(slotOf(Header{World: 1, Step: 1}, []blobOf{{name: "a", raw: []byte("abc")}}))
-	f.Add(slotOf(Header{World: 1, Step: 1}, []blobOf{{name: "a", raw: []byte("abc"), shard: &Tensor{
+	f.Add(slotOf(Header{World: 1, Step: 1}, []blobOf{{name: "a", raw: []byte("abc"), shard: &tensor.Tensor{
 		DType: "int8", Shape: []uint64{3}, Global: []uint64{3}, Offset: []uint64{0}, Split: &zero,
 	}}}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -168,28 +146,6 @@ func FuzzSlot(f *testing.F) {
 			if ranks == 1 {
 				w.same(back, [][]byte{raw})
 			}
-		}
-	})
-}
-
-// FuzzTree: a tree that is taken, written anew with its blobs where they are, says the same.
-func FuzzTree(f *testing.F) {
-	f.Add([]byte(`{"d":[["w",{"x":["float32",[2],[1],0,8]}],["r",{"h":["int8",[2],[4],[2],0,8,2]}],[3,{"t":[1,null,{"f":"00"}]}]]}`))
-	f.Add([]byte("0\v"))
-	f.Add([]byte("1E777"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		root, leaves, err := parseTree(raw, 64)
-		if err != nil || json.Valid(raw) && json.Unmarshal(raw, new(any)) != nil { // numbers beyond float64 are handed on as they are
-			return
-		}
-		var b bytes.Buffer
-		root.write(&b, func(x *Tensor) *Tensor { return x })
-		if diff := cmp.Diff(mustTree(t, raw), mustTree(t, b.Bytes())); diff != "" && json.Valid(raw) {
-			t.Fatal(diff)
-		}
-		again, more, err := parseTree(b.Bytes(), 64)
-		if err != nil || again == nil || len(more) != len(leaves) {
-			t.Fatalf("%v: %d blobs, then %d", err, len(leaves), len(more))
 		}
 	})
 }

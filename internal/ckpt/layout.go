@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -39,23 +40,23 @@ func (s *source) layoutOf(ctx context.Context, rank, world uint32) (*layout, err
 	if world == s.m.World {
 		return same, nil
 	}
-	root, leaves, err := parseTree(tree, part.Data)
+	root, leaves, err := tensor.Parse(tree, part.Data)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(leaves, func(t *Tensor) bool { return t.Split != nil }) {
+	if !slices.ContainsFunc(leaves, func(t *tensor.Tensor) bool { return t.Split != nil }) {
 		return same, nil
 	}
 	return s.recut(ctx, base, rank, world, root, leaves)
 }
 
-func (s *source) recut(ctx context.Context, base, rank, world uint32, root *node, leaves []*Tensor) (*layout, error) {
+func (s *source) recut(ctx context.Context, base, rank, world uint32, root *tensor.Node, leaves []*tensor.Tensor) (*layout, error) {
 	shards, err := s.shards(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := &layout{}
-	placed := map[*Tensor]*Tensor{}
+	placed := map[*tensor.Tensor]*tensor.Tensor{}
 	for _, old := range leaves {
 		t := *old
 		t.At = l.data
@@ -70,14 +71,14 @@ func (s *source) recut(ctx context.Context, base, rank, world uint32, root *node
 		placed[old] = &t
 	}
 	var b bytes.Buffer
-	root.write(&b, func(t *Tensor) *Tensor { return placed[t] })
+	root.Write(&b, func(t *tensor.Tensor) *tensor.Tensor { return placed[t] })
 	l.tree = b.Bytes()
 	return l, nil
 }
 
 // shard is a part of a larger tensor and the rank that has it.
 type shard struct {
-	Tensor
+	tensor.Tensor
 	rank uint32
 }
 
@@ -94,7 +95,7 @@ func (s *source) shards(ctx context.Context) (map[string][]shard, error) {
 				continue
 			}
 			if have := out[t.Name]; len(have) > 0 && have[len(have)-1].rank == rank {
-				return nil, badTree(t.Name, "two tensors of one rank have this name", "同一进程有两个同名张量")
+				return nil, tensor.BadTree(t.Name, "two tensors of one rank have this name", "同一进程有两个同名张量")
 			}
 			out[t.Name] = append(out[t.Name], shard{t, rank})
 		}
@@ -103,20 +104,20 @@ func (s *source) shards(ctx context.Context) (map[string][]shard, error) {
 }
 
 // gather cuts t for a rank of the new world as torch.chunk does, and finds its bytes by intersection.
-func (l *layout) gather(t *Tensor, from []shard, rank, world uint32) error {
+func (l *layout) gather(t *tensor.Tensor, from []shard, rank, world uint32) error {
 	dim := *t.Split
 	each := (t.Global[dim] + uint64(world) - 1) / uint64(world)
 	t.Shape, t.Offset = slices.Clone(t.Global), make([]uint64, len(t.Global))
 	t.Offset[dim] = min(uint64(rank)*each, t.Global[dim])
 	t.Shape[dim] = min(each, t.Global[dim]-t.Offset[dim])
-	size := elementBytes[t.DType]
+	size := tensor.ElementBytes[t.DType]
 	t.Bytes = size * volume(t.Shape)
 	var got uint64
 	seen := map[string]bool{}
 	for i := range from {
 		f := &from[i]
 		if f.DType != t.DType || !slices.Equal(f.Global, t.Global) || *f.Split != dim {
-			return badTree(t.Name, "its ranks disagree about its type, shape or split", "各进程对其类型、形状或切分方式不一致")
+			return tensor.BadTree(t.Name, "its ranks disagree about its type, shape or split", "各进程对其类型、形状或切分方式不一致")
 		}
 		box := fmt.Sprint(f.Offset, f.Shape)
 		if f.Bytes > 0 && seen[box] {
@@ -142,7 +143,7 @@ func volume(shape []uint64) uint64 {
 }
 
 // intersect adds the runs of bytes that both boxes have, and says how many bytes they are.
-func (l *layout) intersect(to *Tensor, from *shard, size uint64) uint64 {
+func (l *layout) intersect(to *tensor.Tensor, from *shard, size uint64) uint64 {
 	dims := len(to.Global)
 	low, span := make([]uint64, dims), make([]uint64, dims)
 	for d := range dims {

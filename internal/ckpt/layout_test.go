@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -13,7 +14,7 @@ import (
 func cutOf(whole []byte, global []uint64, split int, rank, ranks uint64) blobOf {
 	each := (global[split] + ranks - 1) / ranks
 	low := min(rank*each, global[split])
-	t := &Tensor{DType: "bfloat16", Global: global, Offset: make([]uint64, len(global)), Shape: append([]uint64(nil), global...), Split: &split}
+	t := &tensor.Tensor{DType: "bfloat16", Global: global, Offset: make([]uint64, len(global)), Shape: append([]uint64(nil), global...), Split: &split}
 	t.Offset[split], t.Shape[split] = low, min(each, global[split]-low)
 	stride := uint64(1)
 	for _, n := range global[split+1:] {

@@ -53,17 +53,20 @@ func (s *Save) keepLease(ctx context.Context) error {
 // End gives the lease up: the checkpoint is committed, or never will be.
 func (s *Save) End(ctx context.Context) error { return s.repo.delete(ctx, spread(leasesDir, s.id)) }
 
+// leases are those of all saves under way.
+type leases struct{ objects }
+
 // fresh fails unless every lease is there and young; by is the time until which they protect.
-func (r *Repo) fresh(ctx context.Context, parts []PartRef) (left time.Duration, err error) {
-	now, err := r.storeNow(ctx)
+func (l leases) fresh(ctx context.Context, parts []PartRef) (left time.Duration, err error) {
+	now, err := l.storeNow(ctx)
 	if err != nil {
 		return 0, err
 	}
-	found, err := r.list(ctx, leasesDir)
+	found, err := l.list(ctx, leasesDir)
 	if err != nil {
 		return 0, err
 	}
-	left = r.cfg.Grace
+	left = l.cfg.Grace
 	have := map[string]time.Time{}
 	for _, o := range found {
 		have[path.Base(o.name)] = o.modified
@@ -71,29 +74,29 @@ func (r *Repo) fresh(ctx context.Context, parts []PartRef) (left time.Duration, 
 	for _, p := range parts {
 		modified, ok := have[p.Lease]
 		age := now.Sub(modified)
-		if !ok || age > r.cfg.Grace/2 {
+		if !ok || age > l.cfg.Grace/2 {
 			return 0, tooSlow()
 		}
-		left = min(left, r.cfg.Grace-age)
+		left = min(left, l.cfg.Grace-age)
 	}
 	return left, nil
 }
 
-// leased gives what live leases protect: packs by name, and ids of saves under way.
-func (r *Repo) leased(ctx context.Context, now time.Time) (packs, ids map[string]bool, err error) {
+// live gives what live leases protect: packs by name, and ids of saves under way.
+func (l leases) live(ctx context.Context, now time.Time) (packs, ids map[string]bool, err error) {
 	packs, ids = map[string]bool{}, map[string]bool{}
-	found, err := r.list(ctx, leasesDir)
+	found, err := l.list(ctx, leasesDir)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, o := range found {
-		if now.Sub(o.modified) > r.cfg.Grace {
-			if err := r.delete(ctx, o.name); err != nil {
+		if now.Sub(o.modified) > l.cfg.Grace {
+			if err := l.delete(ctx, o.name); err != nil {
 				return nil, nil, err
 			}
 			continue
 		}
-		l, err := r.readLease(ctx, o.name)
+		one, err := l.record(ctx, o.name)
 		if fault.Is(err, fault.NotFound) {
 			continue // its save has just ended: what it wrote is named by its manifest, or by nobody
 		}
@@ -101,28 +104,28 @@ func (r *Repo) leased(ctx context.Context, now time.Time) (packs, ids map[string
 			return nil, nil, err
 		}
 		ids[path.Base(o.name)] = true
-		for _, p := range l.Packs {
+		for _, p := range one.Packs {
 			packs[p] = true
 		}
 	}
 	return packs, ids, nil
 }
 
-func (r *Repo) lease(ctx context.Context, id string) (*lease, error) {
-	l, err := r.readLease(ctx, spread(leasesDir, id))
+func (l leases) of(ctx context.Context, id string) (*lease, error) {
+	one, err := l.record(ctx, spread(leasesDir, id))
 	if fault.Is(err, fault.NotFound) {
-		l, err = r.readLease(ctx, leasesDir+id) // of a launcher that is older than we are
+		one, err = l.record(ctx, leasesDir+id) // of a launcher that is older than we are
 	}
-	return l, err
+	return one, err
 }
 
-func (r *Repo) readLease(ctx context.Context, name string) (*lease, error) {
-	raw, err := r.read(ctx, name, maxPart)
+func (l leases) record(ctx context.Context, name string) (*lease, error) {
+	raw, err := l.read(ctx, name, maxPart)
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{}
-	return l, decodeStrict(raw, l)
+	one := &lease{}
+	return one, decodeStrict(raw, one)
 }
 
 // saveOf is the id of the save that wrote a pack or part.

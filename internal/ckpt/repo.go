@@ -1,19 +1,15 @@
 package ckpt
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/clock"
-	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // The folders of a repository.
@@ -56,7 +52,7 @@ const packBytes = 64 << 20
 
 // Repo is the checkpoints of one task in one tier. Several processes may use one. Safe for
 // concurrent use.
-type Repo struct{ cfg Config }
+type Repo struct{ objects }
 
 // New checks the configuration; nothing is read or written.
 func New(cfg Config) (*Repo, error) {
@@ -75,68 +71,7 @@ func New(cfg Config) (*Repo, error) {
 	if cfg.ChunkBytes <= 0 || cfg.ChunkBytes > chunkMax {
 		cfg.ChunkBytes = chunkMax
 	}
-	return &Repo{cfg: cfg}, nil
-}
-
-func (r *Repo) key(name string) string { return r.cfg.Prefix + "/" + name }
-
-// read gives a whole small object.
-func (r *Repo) read(ctx context.Context, name string, limit int64) ([]byte, error) {
-	in, info, err := r.cfg.Store.Open(ctx, r.key(name))
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	if info.Size > limit {
-		return nil, damaged("a record is too large", "记录过大")
-	}
-	raw, err := io.ReadAll(io.LimitReader(in, limit+1))
-	if err != nil {
-		return nil, fault.From(err)
-	}
-	if int64(len(raw)) != info.Size {
-		return nil, damaged("a record is torn", "记录不完整")
-	}
-	return raw, nil
-}
-
-func (r *Repo) put(ctx context.Context, name string, raw []byte) (blob.Info, error) {
-	return r.cfg.Store.Put(ctx, r.key(name), bytes.NewReader(raw))
-}
-
-func (r *Repo) delete(ctx context.Context, name string) error {
-	return r.cfg.Store.Delete(ctx, r.key(name))
-}
-
-// object is one that list found, named within the repository.
-type object struct {
-	name     string
-	modified time.Time
-}
-
-// list gives all objects of a folder, in the order of their names.
-func (r *Repo) list(ctx context.Context, dir string) ([]object, error) {
-	var out []object
-	after := ""
-	for {
-		page, err := r.cfg.Store.List(ctx, r.key(dir), after, 1000)
-		if err != nil {
-			return nil, err
-		}
-		if len(page) == 0 {
-			return out, nil
-		}
-		for _, info := range page {
-			out = append(out, object{strings.TrimPrefix(info.Key, r.cfg.Prefix+"/"), info.Modified})
-		}
-		after = page[len(page)-1].Key
-	}
-}
-
-// storeNow is the time by the store's own clock: ages of its objects are measured by nothing else.
-func (r *Repo) storeNow(ctx context.Context) (time.Time, error) {
-	info, err := r.put(ctx, clockKey, []byte("now"))
-	return info.Modified, err
+	return &Repo{objects{cfg}}, nil
 }
 
 // names gives the names of all checkpoints, oldest first.

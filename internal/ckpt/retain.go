@@ -38,7 +38,7 @@ func (r *Repo) List(ctx context.Context) (all, unread []Checkpoint, err error) {
 	for _, o := range pins {
 		pinned[path.Base(o.name)] = true
 	}
-	verdicts, err := r.verdicts(ctx)
+	verdict, err := verdicts{r.objects}.all(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,7 +48,7 @@ func (r *Repo) List(ctx context.Context) (all, unread []Checkpoint, err error) {
 	}
 	for _, o := range found {
 		name := path.Base(o.name)
-		c := Checkpoint{Name: name, Committed: o.modified, Pinned: pinned[name], Verdict: verdicts[name]}
+		c := Checkpoint{Name: name, Committed: o.modified, Pinned: pinned[name], Verdict: verdict[name]}
 		m, err := r.Manifest(ctx, name)
 		switch {
 		case fault.Is(err, fault.NotFound):

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -68,7 +69,7 @@ func (s *Save) learn(ctx context.Context) error {
 		return err
 	}
 	for i := len(names) - 1; i >= 0 && len(s.known) == 0; i-- {
-		if v, err := s.repo.verdict(ctx, names[i]); err != nil || v.Bad() {
+		if v, err := (verdicts{s.repo.objects}).of(ctx, names[i]); err != nil || v.Bad() {
 			return err // older ones may have the same bytes
 		}
 		m, err := s.repo.Manifest(ctx, names[i])
@@ -111,13 +112,13 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 	if h.Step != s.step || h.Generation != s.generation || h.World != s.world {
 		return PartRef{}, badSlot(fmt.Sprintf("it holds step %d of generation %d", h.Step, h.Generation), fmt.Sprintf("它保存的是第 %d 代第 %d 步", h.Generation, h.Step))
 	}
-	_, leaves, err := parseTree(slot.Tree, h.Data)
+	_, leaves, err := tensor.Parse(slot.Tree, h.Data)
 	if err != nil {
 		return PartRef{}, err
 	}
 	w := &rankWriter{save: s, slot: slot, packs: map[string]int{}, ceded: map[string]string{}, part: Part{
 		Version: Version, Generation: h.Generation, Step: h.Step, Rank: h.Rank, World: h.World, Data: h.Data, Tree: h.Tree,
-		Tensors: make([]Tensor, 0, len(leaves)), Packs: []string{}, Chunks: []Chunk{},
+		Tensors: make([]tensor.Tensor, 0, len(leaves)), Packs: []string{}, Chunks: []Chunk{},
 	}}
 	for _, t := range leaves {
 		w.part.Tensors = append(w.part.Tensors, *t)
@@ -137,7 +138,7 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 
 // cuts gives the lengths of the chunks of data and tree: large blobs are cut from their own beginning,
 // so that one that grows does not move the chunks of others; small ones share chunks.
-func cuts(leaves []*Tensor, data, tree, most uint64) []stretch {
+func cuts(leaves []*tensor.Tensor, data, tree, most uint64) []stretch {
 	var out []stretch
 	begin, large := uint64(0), most/4
 	cut := func(at, little uint64) {

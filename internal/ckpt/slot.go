@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/slot"
 )
@@ -64,7 +65,7 @@ func unpackIn(b []byte, state uint32) (Header, error) {
 		treeCRC: le.Uint32(b[64:]), tableCRC: le.Uint32(b[68:]),
 	}
 	if h.World == 0 || h.World > MaxWorld || h.Rank >= h.World || h.Step == 0 || h.Step > maxCount || h.Generation > maxCount ||
-		h.Data > MaxData || h.Tree == 0 || h.Tree > MaxTree || h.Table != 4*((h.Data+slotSum-1)/slotSum) {
+		h.Data > tensor.MaxData || h.Tree == 0 || h.Tree > MaxTree || h.Table != 4*((h.Data+slotSum-1)/slotSum) {
 		return Header{}, badSlot("its header contradicts itself", "头部自相矛盾")
 	}
 	return h, nil

@@ -95,32 +95,35 @@ func (r *Repo) Vouch(ctx context.Context, name string, world uint32, at time.Tim
 	if err != nil || m.World != world {
 		return err
 	}
-	if v, err := r.verdict(ctx, name); err != nil || !v.At.Before(at) {
+	if v, err := (verdicts{r.objects}).of(ctx, name); err != nil || !v.At.Before(at) {
 		return err
 	}
 	return r.Judge(ctx, name, Verdict{At: at})
 }
 
-// verdict is what was found of a checkpoint. A record that can't be read is none: it is found out again.
-func (r *Repo) verdict(ctx context.Context, name string) (Verdict, error) {
-	raw, err := r.read(ctx, verdictsDir+name, maxVerdict)
+// verdicts are what was found of checkpoints, beside them.
+type verdicts struct{ objects }
+
+// of is what was found of one. A record that can't be read is none: it is found out again.
+func (v verdicts) of(ctx context.Context, name string) (Verdict, error) {
+	raw, err := v.read(ctx, verdictsDir+name, maxVerdict)
 	if passing(ctx, err) {
 		return Verdict{}, err
 	}
-	var v verdictRecord
-	if err != nil || decodeStrict(raw, &v) != nil {
+	var found verdictRecord
+	if err != nil || decodeStrict(raw, &found) != nil {
 		return Verdict{}, nil
 	}
-	return v.Verdict, nil
+	return found.Verdict, nil
 }
 
-// verdicts are all there are, by the name of the checkpoint.
-func (r *Repo) verdicts(ctx context.Context) (map[string]Verdict, error) {
-	found, err := r.list(ctx, verdictsDir)
+// all there are, by the name of the checkpoint.
+func (v verdicts) all(ctx context.Context) (map[string]Verdict, error) {
+	found, err := v.list(ctx, verdictsDir)
 	out := map[string]Verdict{}
 	for _, o := range found {
 		name := path.Base(o.name)
-		if out[name], err = r.verdict(ctx, name); err != nil {
+		if out[name], err = v.of(ctx, name); err != nil {
 			break
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/folder/faultfs"
+	"github.com/fermi-cluster/fermi/internal/ckpt/tensor"
 	"github.com/fermi-cluster/fermi/internal/clock"
 )
 
@@ -23,7 +24,7 @@ import (
 type blobOf struct {
 	name  string
 	raw   []byte
-	shard *Tensor // of a larger tensor; its place is not set
+	shard *tensor.Tensor // of a larger tensor; its place is not set
 }
 
 // slotOf packs a state as the SDK does.
@@ -34,7 +35,7 @@ func slotOf(h Header, blobs []blobOf) []byte {
 		at := len(data)
 		leaf := fmt.Sprintf(`{"x":["uint8",[%d],[1],%d,%d]}`, len(b.raw), at, len(b.raw))
 		if t := b.shard; t != nil {
-			leaf = fmt.Sprintf(`{"h":[%q,%s,%s,%s,%d,%d,%d]}`, t.DType, numbers(t.Shape), numbers(t.Global), numbers(t.Offset), *t.Split, at, len(b.raw))
+			leaf = fmt.Sprintf(`{"h":[%q,%s,%s,%s,%d,%d,%d]}`, t.DType, list(t.Shape), list(t.Global), list(t.Offset), *t.Split, at, len(b.raw))
 		}
 		pairs = append(pairs, fmt.Sprintf(`[%q,%s]`, b.name, leaf))
 		data = append(data, b.raw...)
@@ -227,11 +228,10 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-func mustTree(t testing.TB, raw []byte) any {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatal(err)
+func list(numbers []uint64) []byte {
+	raw, err := json.Marshal(numbers)
+	if err != nil {
+		panic(err)
 	}
-	return v
+	return raw
 }

@@ -1,24 +1,20 @@
 package cli
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/klauspost/compress/zstd"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/clitest"
 	"github.com/fermi-cluster/fermi/internal/cli/object"
+	"github.com/fermi-cluster/fermi/internal/cli/pack/packtest"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -38,7 +34,7 @@ func TestTrainRun(t *testing.T) {
 	finish(f, api.PhaseCompleted, 0)
 	f.Log = []client.LogLine{{Time: clitest.Now, Replica: "worker-0", Stream: "stdout", Text: "step=1 loss=0.5"}}
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"train.py": "print()", ".git/config": "x", "data/a.bin": "x", ".fermiignore": "data/\n"})
+	packtest.Write(t, dir, map[string]string{"train.py": "print()", ".git/config": "x", "data/a.bin": "x", ".fermiignore": "data/\n"})
 	want := result{out: "step=1 loss=0.5\n", err: "Task python-train-py-77777 submitted.\nTask python-train-py-77777: Completed after 1m in local.\n"}
 	args := []string{
 		"train", "run", "--code", dir, "--gpus", "2", "--gpu-type", "A100", "--cpu", "500m", "--memory", "2Gi", "--env", "A=b=c", "--hp", "lr=0.10",
@@ -69,7 +65,7 @@ func TestTrainRun(t *testing.T) {
 		if task.Spec.Code.Archive != digest {
 			t.Errorf("code %s", task.Spec.Code.Archive)
 		}
-		if diff := cmp.Diff([]string{".fermiignore", "train.py"}, namesIn(t, data)); diff != "" {
+		if diff := cmp.Diff([]string{".fermiignore", "train.py"}, packtest.Names(t, data)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -159,42 +155,6 @@ func TestWhyLine(t *testing.T) {
 	got := fermi(f, t, "", "train", "run", "--no-code", "--name", "x1", "--", "true")
 	if got.code != 0 || strings.Count(got.err, "Pending: The queue is paused. · starts in 5m\n") != 1 {
 		t.Errorf("%+v", got)
-	}
-}
-
-func namesIn(t *testing.T, archive []byte) []string {
-	t.Helper()
-	z, err := zstd.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	var names []string
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return names
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || !h.ModTime.Equal(time.Unix(0, 0)) {
-			t.Errorf("%s carries who and when: %+v", h.Name, h)
-		}
-		names = append(names, h.Name)
-	}
-}
-
-func writeFiles(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		p := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

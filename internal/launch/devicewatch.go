@@ -15,7 +15,7 @@ const readEvery = 30 * time.Second // the driver is asked for devices
 
 // watchDevices asks the driver again and again, until ctx ends. A driver that hangs is not waited for.
 func (r *runner) watchDevices(ctx context.Context, g link.Generation) {
-	devices := r.wall.Replica.Devices
+	devices := r.wall.Home.Replica.Devices
 	if r.readings == nil || len(devices) == 0 || slices.ContainsFunc(devices, func(d api.Device) bool { return d.Virtual }) {
 		return
 	}

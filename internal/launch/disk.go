@@ -64,11 +64,11 @@ const diskGrace = 5 * time.Second
 // over its image) to resources.ephemeralDisk. Where none was asked for, a tenant may not fill the disk that
 // others write to; who owns the machine may, and nil is returned.
 func (r *runner) holdDisk() *disk.Watch {
-	switch limit := r.wall.Replica.Resources.EphemeralDisk; {
+	switch limit := r.wall.Home.Replica.Resources.EphemeralDisk; {
 	case limit > 0:
-		return disk.New(r.wall.Dir, int64(limit), r.clock, r.wall.Everybody)
-	case r.wall.Tenant.UID != 0:
-		return disk.Loose(r.wall.Dir, r.clock, r.wall.Everybody)
+		return disk.New(r.wall.Home.Dir, int64(limit), r.clock, r.wall.Everybody)
+	case r.wall.Home.Tenant.UID != 0:
+		return disk.Loose(r.wall.Home.Dir, r.clock, r.wall.Everybody)
 	}
 	return nil
 }
@@ -82,14 +82,14 @@ type kept struct {
 // holdKept begins to hold what outlives the replica, its home and what is written over its image, to its limit. A tenant may not fill the disk that
 // others write to either; none: it has no home.
 func (r *runner) holdKept() (list []kept) {
-	if r.wall.Replica.Inside != "" { // it is that one's
+	if r.wall.Home.Replica.Inside != "" { // it is that one's
 		return nil
 	}
-	most, task := r.wall.Replica.HomeLimit, r.wall.Replica.Task
+	most, task := r.wall.Home.Replica.HomeLimit, r.wall.Home.Replica.Task
 	hold := func(at string, over, filled func(used api.Bytes) fault.Text) {
 		switch {
 		case at == "" || most == 0:
-		case r.wall.Tenant.UID == 0:
+		case r.wall.Home.Tenant.UID == 0:
 			list = append(list, kept{disk.New(at, int64(most), r.clock, r.wall.Everybody), over})
 		default:
 			w := disk.LooseKept(at, int64(most), r.clock, r.wall.Everybody)
@@ -101,14 +101,14 @@ func (r *runner) holdKept() (list []kept) {
 			}})
 		}
 	}
-	hold(setup.HomeOf(r.wall.Dir, r.wall.Replica), func(used api.Bytes) fault.Text {
+	hold(setup.HomeOf(r.wall.Home.Dir, r.wall.Home.Replica), func(used api.Bytes) fault.Text {
 		return fault.T("Its home holds %v, more than its limit of %v; raise spec.storage and start it again, then delete what is not needed.",
 			"其主目录占用 %v，超过上限 %v；请提高 spec.storage 后重新启动，再删除不需要的文件。", used, most)
 	}, func(limit api.Bytes) fault.Text {
 		return fault.T("Its home took four fifths of what was free on the node's disk when it began (%v); start it again and delete what is not needed; spec.storage allowed it %v.",
 			"其主目录占用了启动时节点磁盘空闲空间的五分之四（%v）；请重新启动后删除不需要的文件；spec.storage 允许 %v。", limit, most)
 	})
-	hold(setup.LayersOf(r.wall.Dir, r.wall.Replica, r.wall.Tenant), func(used api.Bytes) fault.Text {
+	hold(setup.LayersOf(r.wall.Home.Dir, r.wall.Home.Replica, r.wall.Home.Tenant), func(used api.Bytes) fault.Text {
 		return fault.T("What was written over its image holds %v, more than its limit of %v; raise spec.storage and start it again, or throw it away: fermi env reset %s.",
 			"在镜像之上写入的内容占用 %v，超过上限 %v；请提高 spec.storage 后重新启动，或用 fermi env reset %s 清除。", used, most, task)
 	}, func(limit api.Bytes) fault.Text {
@@ -138,7 +138,7 @@ func (r *runner) watchKept(ctx context.Context, k kept) {
 func (r *runner) watchDisk(ctx context.Context, w *disk.Watch) {
 	defer w.Close()
 	used, err := w.Run(ctx)
-	limit := r.wall.Replica.Resources.EphemeralDisk
+	limit := r.wall.Home.Replica.Resources.EphemeralDisk
 	var text fault.Text
 	switch {
 	case errors.Is(err, disk.ErrTooDeep):

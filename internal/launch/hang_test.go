@@ -25,7 +25,7 @@ func TestAHangIsShown(t *testing.T) {
 	}
 	var told link.Ranks
 	r := rankset.New(rankset.Config{Ranks: 2, Tell: func(m link.Ranks) { told = m }})
-	r.Begin(link.Generation{Number: 1, World: 2})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}})
 	w := &witness{ranks: r, tools: tools{spool: s, log: quiet, clock: clock.Real}, procs: &process.Set{N: 2}, drag: &process.Drag{}}
 	for i := range 2 {
 		r.Printed(i, rankset.PrintedStep{Step: 7}, 1)

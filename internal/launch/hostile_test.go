@@ -112,7 +112,7 @@ func (e *estate) untouched(t *testing.T) {
 // nothing of others.
 func TestHostileSlots(t *testing.T) {
 	e := tenantLauncher(t, nil)
-	mine := filepath.Join(e.Memory, "mine")
+	mine := filepath.Join(e.Home.Memory, "mine")
 	world := filepath.Join("/dev/shm", "fermi-test-"+filepath.Base(e.w.dir)) // on the same file system: a hard link is possible
 	copySlot(t, world, 6, bytes.Repeat([]byte{7}, 64))
 	t.Cleanup(func() { os.Remove(world) })
@@ -120,7 +120,7 @@ func TestHostileSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slot := filepath.Join(e.Memory, shm.Name(0, 0))
+	slot := filepath.Join(e.Home.Memory, shm.Name(0, 0))
 	for name, put := range map[string]func() error{
 		"link to a secret": func() error { return os.Symlink(e.secret, slot) },
 		"link to a slot":   func() error { return os.Symlink(world, slot) },
@@ -140,18 +140,18 @@ func TestHostileSlots(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			if s, err := e.Slots().Own(0, shm.State{Rank: 0, Step: 6}, 1); err == nil {
+			if s, err := e.Home.Slots().Own(0, shm.State{Rank: 0, Step: 6}, 1); err == nil {
 				s.Close()
 				t.Error("it was read")
 			}
-			if s, err := e.Slots().With(0, 6); err == nil {
+			if s, err := e.Home.Slots().With(0, 6); err == nil {
 				s.Close()
 				t.Error("it was read")
 			}
-			if err := e.Slots().Change(0, 0, func(f *os.File) error { return ckpt.Wipe(f) }); err == nil {
+			if err := e.Home.Slots().Change(0, 0, func(f *os.File) error { return ckpt.Wipe(f) }); err == nil {
 				t.Error("it was opened for writing")
 			}
-			e.saves.Check(link.Generation{Number: 2, World: 1, Restore: 6})
+			e.saves.Check(link.Generation{Number: 2, Membership: link.Membership{World: 1}, States: link.States{Restore: 6}})
 			if time.Since(began) > 10*time.Second {
 				t.Error("it hung")
 			}
@@ -163,7 +163,7 @@ func TestHostileSlots(t *testing.T) {
 	if err := os.RemoveAll(slot); err != nil {
 		t.Fatal(err)
 	}
-	f, err := e.Slots().Folder.Replace("mine", 0o600)
+	f, err := e.Home.Slots().Folder.Replace("mine", 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestHostileFolder(t *testing.T) {
 	e := tenantLauncher(t, func(s *engine.Replica) {
 		s.Code, s.CheckpointFolder = &api.Code{Folder: "home/work"}, "ckpt"
 	})
-	e.Folders = []api.NamedFolder{{Name: "home", Path: home}}
+	e.Home.Folders = []api.NamedFolder{{Name: "home", Path: home}}
 	others := filepath.Join(home, "others") // in the granted folder, but another's
 	work := filepath.Join(home, "work")
 	if err := errors.Join(os.Chmod(home, 0o755), os.Mkdir(others, 0o755), os.WriteFile(filepath.Join(others, "f"), []byte(canary), 0o600),
@@ -279,17 +279,17 @@ func TestHostileFolder(t *testing.T) {
 // TestHostileFacts: pipes where packages and interpreters are looked for are waited for by nobody.
 func TestHostileFacts(t *testing.T) {
 	e := tenantLauncher(t, nil)
-	code := filepath.Join(e.Dir, record.DirCode)
+	code := filepath.Join(e.Home.Dir, record.DirCode)
 	pipe, link := filepath.Join(code, "pipe"), filepath.Join(code, "link")
 	if err := errors.Join(unix.Mkfifo(pipe, 0o666), os.Chmod(pipe, 0o666), os.Symlink(e.w.dir, link)); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	inspect.FactsOf(e.Steward, []string{"python3"}, []string{"PATH=" + code + ":/usr/bin:/bin", "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.Dir)
-	if _, err := e.Steward.Text(pipe, 10); err == nil || time.Since(began) > 10*time.Second {
+	inspect.FactsOf(e.Home.Steward, []string{"python3"}, []string{"PATH=" + code + ":/usr/bin:/bin", "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.Home.Dir)
+	if _, err := e.Home.Steward.Text(pipe, 10); err == nil || time.Since(began) > 10*time.Second {
 		t.Error(err, time.Since(began))
 	}
-	if names, err := e.Steward.Names(link, 10); err == nil && slices.Contains(names, "admin.token") {
+	if names, err := e.Home.Steward.Names(link, 10); err == nil && slices.Contains(names, "admin.token") {
 		t.Error("the data folder was seen")
 	}
 	e.untouched(t)
@@ -298,7 +298,7 @@ func TestHostileFacts(t *testing.T) {
 // TestStewardComesBack: killed at any moment it is started anew; the tenant's processes can't see it.
 func TestStewardComesBack(t *testing.T) {
 	e := tenantLauncher(t, nil)
-	out := e.Steward.In(filepath.Join(e.Dir, record.DirOutput))
+	out := e.Home.Steward.In(filepath.Join(e.Home.Dir, record.DirOutput))
 	for i := range 3 {
 		f, err := out.OpenFile("f"+strings.Repeat("x", i), os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {

@@ -197,7 +197,7 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 		Least: pagesOf(l.home.Replica.Command).least,
 	})
 	l.shells = terminal.New(terminal.Config{
-		Talk: l.client.Talk, Find: wall.Find, UID: l.home.Tenant.UID, Mark: string(l.home.Replica.Name), Group: group, Clock: l.clock, Log: l.log,
+		Talk: l.client.Talk, Find: wall.Home.Find, UID: l.home.Tenant.UID, Mark: string(l.home.Replica.Name), Group: group, Clock: l.clock, Log: l.log,
 		Apart:   func() bool { return wall.Place.Space.Descriptor() != 0 },
 		Tunnels: tunnels,
 	})

@@ -81,7 +81,7 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 		return r.notStarted(err)
 	}
 	defer r.wall.Place.Space.Close()
-	if r.ports, err = port.Open(r.wall.Place.Space, recipePorts(r.wall.Replica)); err != nil {
+	if r.ports, err = port.Open(r.wall.Place.Space, recipePorts(r.wall.Home.Replica)); err != nil {
 		return r.notStarted(err)
 	}
 	defer r.ports.Free()
@@ -92,15 +92,15 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 	}
 	code, there := make(chan error, 1), make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
-	r.words.rehearsal.Prepare(r.ranks.Report.Preflighted, func() preflight.Devices { return inspect.JudgeDevices(r.wall.Replica.Devices, r.readings) }, r.wall.Place.Space, r.ports.Serve.Port)
+	r.words.rehearsal.Prepare(r.ranks.Report.Preflighted, func() preflight.Devices { return inspect.JudgeDevices(r.wall.Home.Replica.Devices, r.readings) }, r.wall.Place.Space, r.ports.Serve.Port)
 	defer r.words.rehearsal.Stop()
 	peer := r.saves.Serve(work, &wg)
 	ready := func() {
 		facts := r.wall.Facts()
-		r.words.rehearsal.Compute(inspect.TrialOf(r.wall.Replica, facts, there, r.wall.Interpret, r.log))
+		r.words.rehearsal.Compute(inspect.TrialOf(r.wall.Home.Replica, facts, there, r.wall.Interpret, r.log))
 		r.ranks.Report.Ready(r.wall.Place.Reach(), r.ports.Next.Port, r.ports.Serve.Port, peer, r.ports.OfRecipe(), facts)
 	}
-	if r.wall.Replica.Image == "" && !r.wall.Replica.Preflight { // otherwise nobody knows yet what its ranks will find
+	if r.wall.Home.Replica.Image == "" && !r.wall.Home.Replica.Preflight { // otherwise nobody knows yet what its ranks will find
 		ready()
 		ready = nil
 	}
@@ -199,7 +199,7 @@ func (r *runner) await(ctx context.Context, code <-chan error, prepare bool) (li
 				return link.Generation{}, err
 			}
 			prepare = false
-			if r.wall.Replica.Spare && r.said == 0 {
+			if r.wall.Home.Replica.Spare && r.said == 0 {
 				r.standBy()
 			}
 			r.ranks.Report.Prepared()
@@ -212,7 +212,7 @@ func (r *runner) await(ctx context.Context, code <-chan error, prepare bool) (li
 // recordGo writes the order down. The first is on disk before anything starts, and keeps a second start
 // away for ever; the later ones, which change no more than its numbers, are on their way meanwhile.
 func (r *runner) recordGo(o *order) error {
-	said := record.Go{Epoch: o.epoch, Attempt: r.wall.Replica.Attempt, Generation: o.g.Number, At: r.clock.Now()}
+	said := record.Go{Epoch: o.epoch, Attempt: r.wall.Home.Replica.Attempt, Generation: o.g.Number, At: r.clock.Now()}
 	if r.said == 0 {
 		return r.orders.Keep(said)
 	}
@@ -266,10 +266,10 @@ func (r *runner) prepareRanks(g link.Generation) (s setup.Stage, err error) {
 	r.ranks.Begin(g)
 	r.saves.Begin(g)
 	r.spool.First(g.FirstRank)
-	if err := r.wall.WriteRecipe(s.Replica, g.Key); err != nil {
+	if err := r.wall.Home.WriteRecipe(s.Replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
-	pagesOf(r.wall.Replica.Command).lock(&s, r.wall.Place.Space.Descriptor() != 0)
+	pagesOf(r.wall.Home.Replica.Command).lock(&s, r.wall.Place.Space.Descriptor() != 0)
 	r.shells.Prepare(terminal.Stage{Dir: s.Dir, Env: s.Shell, Each: s.Each, First: g.FirstRank})
 	return s, nil
 }
@@ -319,7 +319,7 @@ func (r *runner) sink(g link.Generation) process.Sink {
 
 // stage is what ranks of a generation would be started with; it changes nothing.
 func (r *runner) stage(g link.Generation) (setup.Stage, error) {
-	return r.supplies.Stage(g, setup.RankPlace{Socket: r.socket.Path, Memory: r.wall.Memory, Resume: r.saves.ResumeFrom(), Port: servePort(r.wall.Replica.Serve, r.ports.Serve.Port), Peers: r.saves.HasPeers()})
+	return r.supplies.Stage(g, setup.RankPlace{Socket: r.socket.Path, Memory: r.wall.Home.Memory, Resume: r.saves.ResumeFrom(), Port: servePort(r.wall.Home.Replica.Serve, r.ports.Serve.Port), Peers: r.saves.HasPeers()})
 }
 
 // leave lets go of what the ranks had; none runs any more.
@@ -330,7 +330,7 @@ func (r *runner) leave() {
 	if err := r.supplies.LeaveData(); err != nil {
 		r.log.Warn("datasets and models could not be let go", "error", err)
 	}
-	if err := r.wall.DropMemory(); err != nil {
+	if err := r.wall.Home.DropMemory(); err != nil {
 		r.log.Error("shared memory could not be freed", "error", err)
 	}
 }
@@ -349,7 +349,7 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	}
 	var warm sync.WaitGroup
 	defer warm.Wait()
-	warm.Go(func() { _ = r.wall.Steward.Warm() }) // who needs it first says what failed
+	warm.Go(func() { _ = r.wall.Home.Steward.Warm() }) // who needs it first says what failed
 	if ready != nil {
 		ready()
 	}
@@ -365,38 +365,38 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	if err := r.left.Begin(); err != nil {
 		r.log.Warn("the working folder can't be listed: what is left there will not be kept", "error", err)
 	}
-	return r.wall.Steward.Warm()
+	return r.wall.Home.Steward.Warm()
 }
 
 // furnish makes the folders, the names, the memory and the socket that ranks find.
 func (r *runner) furnish() error {
-	if _, _, err := r.wall.Code(); err != nil {
+	if _, _, err := r.wall.Home.Code(); err != nil {
 		return err
 	}
-	if err := r.wall.MakeFolders(); err != nil {
+	if err := r.wall.Home.MakeFolders(); err != nil {
 		return err
 	}
 	if err := setup.GiveAccess(r.token, r.wall, r.spool.Hide); err != nil {
 		return err
 	}
-	if note, err := r.wall.Place.Name(r.wall.Dir, r.wall.Replica); err != nil {
+	if note, err := r.wall.Place.Name(r.wall.Home.Dir, r.wall.Home.Replica); err != nil {
 		return err
 	} else if note != "" {
 		r.log.Warn(note)
 		r.spool.Notice("%s", note)
 	}
-	if err := r.wall.MakeMemory(); err != nil {
+	if err := r.wall.Home.MakeMemory(); err != nil {
 		return err
 	}
-	r.ranks.Progress.SeenIn(r.wall.Slots())
-	if err := r.saves.SettleIn(record.PeerMemory(r.wall.Memory), int64(r.wall.Replica.Resources.SharedMemory)); err != nil {
+	r.ranks.Progress.SeenIn(r.wall.Home.Slots())
+	if err := r.saves.SettleIn(record.PeerMemory(r.wall.Home.Memory), int64(r.wall.Home.Replica.Resources.SharedMemory)); err != nil {
 		return err
 	}
 	tmp := ""
-	if r.wall.Tenant.UID != 0 {
-		tmp = filepath.Join(r.wall.Dir, record.DirTmp)
+	if r.wall.Home.Tenant.UID != 0 {
+		tmp = filepath.Join(r.wall.Home.Dir, record.DirTmp)
 	}
 	var err error
-	r.socket, err = rankset.OpenSocket(r.wall.Dir, tmp, r.wall.Give)
+	r.socket, err = rankset.OpenSocket(r.wall.Home.Dir, tmp, r.wall.Home.Give)
 	return err
 }

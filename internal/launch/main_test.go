@@ -257,7 +257,7 @@ func (r *replica) goes() {
 
 // first is the generation of a replica that is alone.
 func (r *replica) first() link.Generation {
-	return link.Generation{Number: 1, World: r.spec.Ranks, Lead: "127.0.0.1:4000"}
+	return link.Generation{Number: 1, Membership: link.Membership{World: r.spec.Ranks, Lead: "127.0.0.1:4000"}}
 }
 
 // run is a whole life.

@@ -34,7 +34,7 @@ const (
 
 // probe does what was asked and answers.
 func (w *warden) probe(p link.Probe) {
-	if w.r.wall.Replica.Home != "" && w.r.guests.asked(p, w.r.wall.Replica.Task, w.r.client) {
+	if w.r.wall.Home.Replica.Home != "" && w.r.guests.asked(p, w.r.wall.Home.Replica.Task, w.r.client) {
 		return
 	}
 	text, refused := w.obey(p)

@@ -27,7 +27,7 @@ func servePort(s *engine.Serve, own int) int {
 // watchService asks the processes again and again whether they answer requests, and tells the leader when that
 // changes, until ctx ends. It stands beside them: what it finds is true whatever becomes of the network.
 func (r *runner) watchService(ctx context.Context) {
-	want := r.wall.Replica.Serve
+	want := r.wall.Home.Replica.Serve
 	if want == nil {
 		return
 	}

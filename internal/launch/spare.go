@@ -10,13 +10,13 @@ import (
 // nobody waits for it. Which ranks it will have, if any, it is told by the first order.
 func (r *runner) standBy() {
 	r.begun(os.Getpid())
-	g := link.Generation{Hold: true, World: 1}
-	if e := r.wall.Replica.Elastic; e != nil {
+	g := link.Generation{Hold: true, Membership: link.Membership{World: 1}}
+	if e := r.wall.Home.Replica.Elastic; e != nil {
 		g.World = e.World
 	}
 	s, err := r.stage(g)
 	if err == nil {
-		err = r.wall.WriteRecipe(s.Replica, "") // its folder is behind the wall that the ranks will share
+		err = r.wall.Home.WriteRecipe(s.Replica, "") // its folder is behind the wall that the ranks will share
 	}
 	if err != nil {
 		r.log.Warn("the spare has no standby", "error", err) // its first order will say why

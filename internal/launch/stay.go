@@ -27,7 +27,7 @@ func (w *warden) part() bool {
 	if w.parting {
 		return true
 	}
-	recipe := w.r.wall.Replica.Recipe
+	recipe := w.r.wall.Home.Replica.Recipe
 	if w.ending || w.why != "" || w.reaper.Left == 0 || w.r.ranks.Progress.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}

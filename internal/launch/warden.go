@@ -23,13 +23,13 @@ import (
 func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
 	w := &warden{r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent), drag: process.Drag{Clock: r.clock}, tree: r.processTree(), pen: pen{points: r.points}}
 	w.renew()
-	if r.wall.Replica.Inside == "" {
+	if r.wall.Home.Replica.Inside == "" {
 		w.meter = rankset.NewMeter(w.tree, r.spent.CPU, r.clock.Now())
 	}
-	if !record.Exists(r.wall.Dir, record.FileStart) {
+	if !record.Exists(r.wall.Home.Dir, record.FileStart) {
 		r.begun(procs.PIDs[0])
 	}
-	if d := r.wall.Replica.RunTimeout.Std(); d > 0 && !r.timed {
+	if d := r.wall.Home.Replica.RunTimeout.Std(); d > 0 && !r.timed {
 		r.deadline, r.timed = r.clock.After(d), true
 	}
 	r.shells.Begin(procs.PIDs[0], procs.Tree)
@@ -43,7 +43,7 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 	r.printed = nil
 	r.ranks.Report.Drained()
 	if until = w.kill; w.why == "" { // how long we may wait after the ranks ended
-		until = r.clock.Now().Add(r.wall.Replica.StopGrace.Std())
+		until = r.clock.Now().Add(r.wall.Home.Replica.StopGrace.Std())
 	}
 	return w.exit(), until, w.why == "" && (w.superseded || w.reaper.First >= 0 && w.g.Hold)
 }
@@ -56,7 +56,7 @@ func (w *warden) lookOn(ctx context.Context) {
 	wg.Go(func() { w.witness.watch(ctx) })
 	wg.Go(func() { w.r.watchDevices(ctx, w.g) })
 	wg.Go(func() { w.r.watchService(ctx) })
-	if w.r.wall.Replica.Home != "" && w.r.wall.Replica.Inside == "" {
+	if w.r.wall.Home.Replica.Home != "" && w.r.wall.Home.Replica.Inside == "" {
 		wg.Go(func() { w.r.signals.Run(ctx) })
 	}
 	w.lookAway = func() {
@@ -68,14 +68,14 @@ func (w *warden) lookOn(ctx context.Context) {
 // processTree is every process of the replica at this moment.
 func (r *runner) processTree() *process.Tree {
 	return &process.Tree{
-		Self: os.Getpid(), Group: r.wall.Group, Mark: []byte("FERMI_REPLICA=" + string(r.wall.Replica.Name)), Log: r.log, Spare: r.standby.Spares(), Own: r.wall.Helpers,
+		Self: os.Getpid(), Group: r.wall.Group, Mark: []byte("FERMI_REPLICA=" + string(r.wall.Home.Replica.Name)), Log: r.log, Spare: r.standby.Spares(), Own: r.wall.Helpers,
 	}
 }
 
 // begun says, once, that the user's work runs, or that a spare waits.
 func (r *runner) begun(pid int) {
 	at := r.clock.Now()
-	if err := record.Write(r.wall.Dir, record.FileStart, process.StartRecord(pid, r.wall.GroupPath(), at)); err != nil {
+	if err := record.Write(r.wall.Home.Dir, record.FileStart, process.StartRecord(pid, r.wall.GroupPath(), at)); err != nil {
 		r.log.Error("start can't be recorded", "error", err) // go.json alone keeps a second start away
 	}
 	r.client.Started(at, pid)
@@ -174,13 +174,13 @@ func (w *warden) watch(ctx context.Context) {
 			w.end(engine.ReasonStopped, grace)
 		case <-cancelled:
 			cancelled = nil
-			w.end(engine.ReasonStopped, r.wall.Replica.StopGrace.Std())
+			w.end(engine.ReasonStopped, r.wall.Home.Replica.StopGrace.Std())
 		case over := <-r.overDisk:
 			w.diskText = over.text.Pack()
-			w.end(engine.ReasonDiskLimit, min(over.grace, r.wall.Replica.StopGrace.Std()))
+			w.end(engine.ReasonDiskLimit, min(over.grace, r.wall.Home.Replica.StopGrace.Std()))
 		case <-r.deadline:
 			r.deadline = nil
-			w.end(engine.ReasonTimedOut, r.wall.Replica.StopGrace.Std())
+			w.end(engine.ReasonTimedOut, r.wall.Home.Replica.StopGrace.Std())
 		case <-look:
 			look = r.clock.After(keeper.StopPoll)
 			r.words.stop.Look()
@@ -220,7 +220,7 @@ func (w *warden) over() bool {
 	}
 	if !w.resting {
 		w.resting = true
-		w.end("", min(restGrace, w.r.wall.Replica.StopGrace.Std()))
+		w.end("", min(restGrace, w.r.wall.Home.Replica.StopGrace.Std()))
 	}
 	return false
 }
@@ -331,11 +331,11 @@ func (w *warden) exit() engine.Exit {
 		e.Reason, e.Message = engine.ReasonDiskLimit, w.diskText
 	case w.why == engine.ReasonTimedOut:
 		e.Reason = engine.ReasonTimedOut
-		e.Message = fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.r.wall.Replica.RunTimeout).Pack()
+		e.Message = fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.r.wall.Home.Replica.RunTimeout).Pack()
 	case oom && e.Reason != engine.ReasonSucceeded:
 		e.Reason = engine.ReasonOutOfMemory
 		e.Message = fault.T("It needed more memory than its limit of %v; ask for more memory, or use less.",
-			"内存超过上限 %v；请申请更多内存或减少使用。", w.r.wall.Replica.Resources.Memory).Pack()
+			"内存超过上限 %v；请申请更多内存或减少使用。", w.r.wall.Home.Replica.Resources.Memory).Pack()
 
 	case w.failures[first].crowded && e.Reason != engine.ReasonSucceeded:
 		e.Reason = engine.ReasonProcessLimit

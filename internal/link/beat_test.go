@@ -2,6 +2,8 @@ package link
 
 import (
 	"testing"
+
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // TestOrderOnce: an order that is repeated is told once a stream, another one again, and all of it to the next stream.
@@ -9,7 +11,7 @@ func TestOrderOnce(t *testing.T) {
 	w := newWorld(t)
 	s := w.serve("s", 1, nil)
 	_, _, heard, stop := w.client(testName, w.endpoints(s.target), 0)
-	order := func(g Generation) {
+	order := func(g message.Generation) {
 		t.Helper()
 		eventually(t, "ordered", func() bool { return s.hub.Go(testName, 1, g) == nil })
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // The bounds of the wire.
@@ -23,32 +24,27 @@ const (
 	maxMessage = 1 << 20   // bytes of one gRPC message
 	maxLogData = 256 << 10 // bytes of one LogData
 	logWindow  = 1 << 20   // log bytes on their way, beyond what the hub said it received
-	maxText    = 16 << 10  // bytes of one text field
 	maxOutPath = 800       // bytes; with the prefix a key stays below 1,024
 	maxGrace   = 24 * time.Hour
 	chunkBytes = 128 << 10
 )
 
-func refuse(format string, args ...any) error {
-	return status.Errorf(codes.InvalidArgument, format, args...)
-}
-
 // checkHello holds the first message against the authenticated name.
 func checkHello(h *linkpb.Hello, name engine.Name, p Parts) error {
 	switch {
 	case h == nil:
-		return refuse("the first message must be hello")
+		return message.Refuse("the first message must be hello")
 	case h.GetReplica() != string(name):
-		return refuse("hello is for another replica than the token")
+		return message.Refuse("hello is for another replica than the token")
 	case h.GetTaskId() != p.TaskID || int(h.GetAttempt()) != p.Attempt:
-		return refuse("hello does not fit the replica's name")
+		return message.Refuse("hello does not fit the replica's name")
 	case h.GetEpoch() < 0 || h.GetPid() < 0 || h.GetLogStart() < 0 || h.GetSession() < 0:
-		return refuse("hello has a negative number")
+		return message.Refuse("hello has a negative number")
 	case len(h.GetBootId()) > 64:
-		return refuse("hello has an overlong boot id")
+		return message.Refuse("hello has an overlong boot id")
 	}
 	if _, ok := stateRank[engine.State(h.GetState())]; !ok {
-		return refuse("hello has an unknown state")
+		return message.Refuse("hello has an unknown state")
 	}
 	return nil
 }
@@ -58,22 +54,16 @@ var stateRank = map[engine.State]int{
 	engine.StateCreated: 1, engine.StateRunning: 2, engine.StateExited: 3, engine.StateDone: 4,
 }
 
-var exitReasons = map[string]bool{
-	engine.ReasonSucceeded: true, engine.ReasonNonZero: true, engine.ReasonSignaled: true,
-	engine.ReasonOutOfMemory: true, engine.ReasonTimedOut: true, engine.ReasonStopped: true,
-	engine.ReasonStartFailed: true, engine.ReasonLauncherLost: true, engine.ReasonLeftEarly: true, engine.ReasonProcessLimit: true, engine.ReasonDiskLimit: true,
-}
-
 func checkExited(e *linkpb.Exited) error {
 	switch {
 	case e.GetCode() < -1 || e.GetCode() > 255:
-		return refuse("exit code out of range")
-	case !exitReasons[e.GetReason()]:
-		return refuse("unknown exit reason")
-	case len(e.GetSignal()) > 32 || len(e.GetMessage()) > maxText:
-		return refuse("exit text too long")
+		return message.Refuse("exit code out of range")
+	case !message.ExitReasons[e.GetReason()]:
+		return message.Refuse("unknown exit reason")
+	case len(e.GetSignal()) > 32 || len(e.GetMessage()) > message.MaxText:
+		return message.Refuse("exit text too long")
 	case e.GetCpuNanos() < 0 || e.GetPeakBytes() < 0:
-		return refuse("exit has a negative amount")
+		return message.Refuse("exit has a negative amount")
 	}
 	return nil
 }
@@ -83,27 +73,27 @@ func checkLog(d *linkpb.LogData) error {
 	data := d.GetData()
 	switch {
 	case d.GetOffset() < 0 || d.GetOffset() > math.MaxInt64-maxLogData:
-		return refuse("log offset out of range")
+		return message.Refuse("log offset out of range")
 	case len(data) > maxLogData:
-		return refuse("log data over %d bytes", maxLogData)
+		return message.Refuse("log data over %d bytes", maxLogData)
 	case len(data) == 0 && !d.GetLast():
-		return refuse("empty log data")
+		return message.Refuse("empty log data")
 	case len(data) > 0 && data[len(data)-1] != '\n':
-		return refuse("log data is not whole lines")
+		return message.Refuse("log data is not whole lines")
 	}
 	return nil
 }
 
 func checkUsage(u *linkpb.Usage) error {
 	if u.GetCpuNanos() < 0 || u.GetRssBytes() < 0 || u.GetPeakBytes() < 0 || u.GetProcesses() < 0 {
-		return refuse("usage has a negative amount")
+		return message.Refuse("usage has a negative amount")
 	}
 	return nil
 }
 
 func checkDone(d *linkpb.Done) error {
 	if d.GetLogBytes() < 0 || d.GetOutputFiles() < 0 || d.GetOutputBytes() < 0 {
-		return refuse("done has a negative amount")
+		return message.Refuse("done has a negative amount")
 	}
 	return nil
 }
@@ -112,10 +102,10 @@ func checkDone(d *linkpb.Done) error {
 func checkFromLauncher(m *linkpb.FromLauncher) error {
 	switch v := m.GetMessage().(type) {
 	case *linkpb.FromLauncher_Hello:
-		return refuse("hello comes once")
+		return message.Refuse("hello comes once")
 	case *linkpb.FromLauncher_Started:
 		if v.Started.GetPid() < 0 {
-			return refuse("started has a negative pid")
+			return message.Refuse("started has a negative pid")
 		}
 	case *linkpb.FromLauncher_Exited:
 		return checkExited(v.Exited)
@@ -126,12 +116,12 @@ func checkFromLauncher(m *linkpb.FromLauncher) error {
 	case *linkpb.FromLauncher_Done:
 		return checkDone(v.Done)
 	case *linkpb.FromLauncher_Ranks:
-		return checkRanks(v.Ranks)
+		return message.CheckRanks(v.Ranks)
 	case *linkpb.FromLauncher_Probed:
-		return checkProbed(v.Probed)
+		return message.CheckProbed(v.Probed)
 	case *linkpb.FromLauncher_Beat:
 	default:
-		return refuse("unknown message")
+		return message.Refuse("unknown message")
 	}
 	return nil
 }
@@ -142,11 +132,11 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 	case *linkpb.ToLauncher_Welcome:
 		return fmt.Errorf("welcome comes once")
 	case *linkpb.ToLauncher_Go:
-		return checkGo(v.Go)
+		return message.CheckGo(v.Go)
 	case *linkpb.ToLauncher_Watermark:
-		return checkWatermark(v.Watermark)
+		return message.CheckWatermark(v.Watermark)
 	case *linkpb.ToLauncher_Probe:
-		return checkProbe(v.Probe)
+		return message.CheckProbe(v.Probe)
 	case *linkpb.ToLauncher_Call:
 		if id := v.Call.GetId(); id == "" || len(id) > 64 {
 			return fmt.Errorf("call by nobody")
@@ -195,13 +185,13 @@ func CheckOutputPath(p string) error {
 
 func checkHeader(h *linkpb.OutputHeader, limit int64) error {
 	if h == nil {
-		return refuse("the first part must be the header")
+		return message.Refuse("the first part must be the header")
 	}
 	if err := CheckOutputPath(h.GetPath()); err != nil {
-		return refuse("%s", err)
+		return message.Refuse("%s", err)
 	}
 	if h.GetSize() < 0 {
-		return refuse("output size below zero")
+		return message.Refuse("output size below zero")
 	}
 	if h.GetSize() > limit {
 		return status.Errorf(codes.ResourceExhausted, "output of %d bytes is over the limit of %d", h.GetSize(), limit)

@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 func TestParseName(t *testing.T) {
@@ -112,7 +113,7 @@ func TestCheckFromLauncher(t *testing.T) {
 		"exit":        {exit(&linkpb.Exited{Code: 137, Reason: engine.ReasonSignaled, Signal: "SIGKILL"}), true},
 		"exit reason": {exit(&linkpb.Exited{Reason: "Because"}), false},
 		"exit code":   {exit(&linkpb.Exited{Code: 256, Reason: engine.ReasonNonZero}), false},
-		"exit text":   {exit(&linkpb.Exited{Reason: engine.ReasonNonZero, Message: strings.Repeat("a", maxText+1)}), false},
+		"exit text":   {exit(&linkpb.Exited{Reason: engine.ReasonNonZero, Message: strings.Repeat("a", message.MaxText+1)}), false},
 		"usage":       {&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Usage{Usage: &linkpb.Usage{RssBytes: -1}}}, false},
 		"done":        {&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Done{Done: &linkpb.Done{OutputFiles: -1}}}, false},
 		"beat":        {&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Beat{}}, true},
@@ -129,8 +130,8 @@ func FuzzMessages(f *testing.F) {
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Log{Log: &linkpb.LogData{Offset: 3, Data: []byte("x\n"), Last: true}}},
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Exited{Exited: &linkpb.Exited{Code: 1, Reason: "Stopped"}}},
 		&linkpb.FromFollower{Message: &linkpb.FromFollower_Facts{Facts: &linkpb.Facts{Replica: "task-a-worker-0-1", Attached: true, Session: 1, State: "Running"}}},
-		&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: &linkpb.Order{Replica: "task-a-worker-0-1", Go: first.order(1, 1)}}},
-		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Ranks{Ranks: someRanks.message()}},
+		&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: &linkpb.Order{Replica: "task-a-worker-0-1", Go: first.Order(1, 1)}}},
+		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Ranks{Ranks: saidRanks.Message()}},
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Probed{Probed: &linkpb.Probed{Id: "x", Text: "seen"}}},
 		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Probe{Probe: &linkpb.Probe{Id: "x", Generation: 1, Rank: 2, Kind: "stop"}}},
 		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Watermark{Watermark: &linkpb.Watermark{Generation: 1, Step: 2}}},

@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // Spool is the log the client ships: whole lines, only ever growing until it is closed.
@@ -35,13 +36,13 @@ type Spool interface {
 // Orders is what a server may say to a launcher. Calls come from one goroutine and must be quick.
 type Orders interface {
 	// Go: this generation may start, by the word of this epoch, which is the highest seen so far.
-	Go(epoch int64, g Generation)
+	Go(epoch int64, g message.Generation)
 	// Watermark: every rank of the generation holds the step; those in keep stay besides.
-	Watermark(w Watermark)
+	Watermark(w message.Watermark)
 	// Stop: end the tree.
 	Stop(grace time.Duration)
 	// Probe: do something to a rank, or look at it, and answer with Client.Probed.
-	Probe(p Probe)
+	Probe(p message.Probe)
 }
 
 // ClientConfig is what a Client needs; all but Dial and Beside must be given.
@@ -156,7 +157,7 @@ func (c *Client) Started(at time.Time, pid int) {
 func (c *Client) Exited(e engine.Exit) {
 	c.tell(func() {
 		c.facts.exited = &linkpb.Exited{
-			Code: int32(e.Code), Signal: e.Signal, Reason: e.Reason, Message: cutText(e.Message, maxText),
+			Code: int32(e.Code), Signal: e.Signal, Reason: e.Reason, Message: message.CutText(e.Message, message.MaxText),
 			AtUnixNano: e.At.UnixNano(), CpuNanos: int64(e.CPUTime), PeakBytes: e.PeakBytes,
 		}
 		c.state = engine.StateExited
@@ -171,13 +172,13 @@ func (c *Client) Usage(u Usage) {
 }
 
 // Ranks says how the ranks stand; only the newest is sent. r.Held must not be changed afterwards.
-func (c *Client) Ranks(r Ranks) {
-	m := r.message()
+func (c *Client) Ranks(r message.Ranks) {
+	m := r.Message()
 	c.tell(func() { m.Epoch, c.facts.ranks = c.epoch, m })
 }
 
 // marked notes the watermark before anybody acts on it: the next leader is told of it, whatever else there is to say.
-func (c *Client) marked(w Watermark) {
+func (c *Client) marked(w message.Watermark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.facts.ranks; r != nil && r.GetGeneration() == w.Generation && w.Step > r.GetMark() {
@@ -282,14 +283,6 @@ func (c *Client) endpoints() []string {
 		c.cfg.Log.Debug("no endpoints", "error", err)
 	}
 	return list
-}
-
-// cutText shortens s to at most n bytes without cutting a character.
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return strings.ToValidUTF8(s, "�")
-	}
-	return strings.ToValidUTF8(s[:n-3], "")
 }
 
 var errSuperseded = errors.New("this server's epoch is lower than one already seen")

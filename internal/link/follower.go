@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // maxForwarded bounds the launchers one follower may speak for.
@@ -74,8 +75,8 @@ func (p *peerServer) Forward(stream linkpb.Peer_ForwardServer) error {
 		return err
 	}
 	hello := m.GetHello()
-	if hello == nil || len(hello.GetName()) > maxName || hello.GetEpoch() <= 0 {
-		return refuse("the first message must be hello")
+	if hello == nil || len(hello.GetName()) > message.MaxName || hello.GetEpoch() <= 0 {
+		return message.Refuse("the first message must be hello")
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
@@ -152,7 +153,7 @@ func (p *peerServer) hearFollower(f *follower, stream linkpb.Peer_ForwardServer)
 				return err
 			}
 		default:
-			return refuse("unknown message")
+			return message.Refuse("unknown message")
 		}
 	}
 }
@@ -162,10 +163,10 @@ func (p *peerServer) takeFacts(f *follower, m *linkpb.Facts) error {
 	name := engine.Name(m.GetReplica())
 	parts, err := ParseName(name)
 	if err != nil {
-		return refuse("facts of no replica")
+		return message.Refuse("facts of no replica")
 	}
-	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || checkRanks(m.GetRanks()) != nil || checkProbed(m.GetProbed()) != nil {
-		return refuse("facts that can't be")
+	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || message.CheckRanks(m.GetRanks()) != nil || message.CheckProbed(m.GetProbed()) != nil {
+		return message.Refuse("facts that can't be")
 	}
 	p.hub.tellRanks(parts.TaskID, name, p.hub.noteFacts(f, name, parts, m), len(m.GetRanks().GetHeld()) > 0)
 	return nil

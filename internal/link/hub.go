@@ -19,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link/door"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 	"github.com/fermi-cluster/fermi/internal/link/talk"
 )
 
@@ -82,7 +83,7 @@ type Fetched struct {
 	// reaches only its own code.
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
 	// ManifestOf gives the record of a checkpoint that a task may restore; nil where none is kept.
-	ManifestOf func(ctx context.Context, taskID string, from Origin) ([]byte, error)
+	ManifestOf func(ctx context.Context, taskID string, from message.Origin) ([]byte, error)
 	// Calls are conversations with launchers that are attached here; nil: there are none.
 	Calls *talk.Calls
 }
@@ -131,8 +132,8 @@ type Hub struct {
 	known     map[engine.Name]*known
 	peers     map[engine.Name]*peer // attached here or, while we lead, through a follower
 	followers map[*follower]struct{}
-	probes    map[string]chan Probed // by id: who waits for an answer
-	up        *uplink                // to the leader; nil while we lead or know none
+	probes    map[string]chan message.Probed // by id: who waits for an answer
+	up        *uplink                        // to the leader; nil while we lead or know none
 	swept     time.Time
 
 	desk *desk
@@ -176,7 +177,7 @@ func NewHub(cfg HubConfig) *Hub {
 		cfg.Saved = func(string, bool) {}
 	}
 	h := &Hub{
-		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{}, probes: map[string]chan Probed{},
+		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{}, probes: map[string]chan message.Probed{},
 	}
 	h.desk = &desk{cfg: &h.cfg}
 	h.Ears = hearing.New(cfg.Clock, h.beat)

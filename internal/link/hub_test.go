@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 	"github.com/fermi-cluster/fermi/internal/link/talk"
 )
 
@@ -183,25 +184,25 @@ func (s *memSpool) poke() {
 type orders struct {
 	mu    sync.Mutex
 	goes  []int64
-	last  Generation
+	last  message.Generation
 	marks []int64
 	stops []time.Duration
-	probe Probe
+	probe message.Probe
 }
 
-func (o *orders) Probe(p Probe) {
+func (o *orders) Probe(p message.Probe) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.probe = p
 }
 
-func (o *orders) Watermark(w Watermark) {
+func (o *orders) Watermark(w message.Watermark) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.marks = append(o.marks, w.Step)
 }
 
-func (o *orders) Go(e int64, g Generation) {
+func (o *orders) Go(e int64, g message.Generation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.goes, o.last = append(o.goes, e), g
@@ -285,7 +286,7 @@ func TestLife(t *testing.T) {
 	eventually(t, "stop", func() bool { _, n := ord.heard(); return n == 1 && ord.stops[0] == 3*time.Second })
 	spool.add(0, "hello")
 	spool.close()
-	c.Exited(engine.Exit{Code: 1, Reason: engine.ReasonNonZero, At: time.Now(), Message: strings.Repeat("长", maxText)})
+	c.Exited(engine.Exit{Code: 1, Reason: engine.ReasonNonZero, At: time.Now(), Message: strings.Repeat("长", message.MaxText)})
 	state(engine.StateExited)
 	<-c.Shipped()
 	if size, _ := spool.Size(); c.Durable() != size {
@@ -490,7 +491,7 @@ func TestNewerStreamReplaces(t *testing.T) {
 	if err := untilEnd(first); status.Code(err) != codes.Aborted {
 		t.Fatal(err)
 	}
-	if err := s.hub.Go(testName, 1, Generation{Number: 1, World: 1, Lead: "127.0.0.1:1"}); err != nil {
+	if err := s.hub.Go(testName, 1, message.Generation{Number: 1, Membership: message.Membership{World: 1, Lead: "127.0.0.1:1"}}); err != nil {
 		t.Fatal(err)
 	}
 	for {

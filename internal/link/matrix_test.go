@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // pulled reads a stream of answers to its end.
@@ -83,7 +84,7 @@ var calls = map[protoreflect.Name]struct {
 		map[standing]codes.Code{isEarlier: codes.PermissionDenied, isFinished: codes.PermissionDenied},
 		func(m *linkMatrix, v visitor) error {
 			own, _ := ParseName(v.as)
-			from := &linkpb.Origin{TaskId: own.TaskID, Name: testCheckpoint}
+			from := &linkpb.Origin{TaskId: own.TaskID, Name: worldCheckpoint}
 			chunks, err := pulled(m.api.FetchManifest(v.context(m.t.Context()), &linkpb.FetchManifestRequest{Origin: from}))
 			if err == nil && (len(chunks) != 1 || string(chunks[0].GetData()) != own.TaskID) || err != nil && len(chunks) > 0 {
 				m.t.Errorf("%s was given %v", v.name, chunks)
@@ -134,10 +135,10 @@ var orderWords = map[protoreflect.Name]func(m *linkMatrix, a *attached) error{
 	"welcome": nil, // the first answer, looked at when they attach
 	"go":      func(m *linkMatrix, _ *attached) error { return m.hub.Go(target, 2, first) },
 	"watermark": func(m *linkMatrix, _ *attached) error {
-		return m.hub.Watermark(target, Watermark{Generation: 1, Step: 1})
+		return m.hub.Watermark(target, message.Watermark{Generation: 1, Step: 1})
 	},
 	"probe": func(m *linkMatrix, _ *attached) error {
-		return m.hub.probe(target, Probe{ID: "x", Generation: 1, Kind: "kill"})
+		return m.hub.probe(target, message.Probe{ID: "x", Generation: 1, Kind: "kill"})
 	},
 	"stop":    func(m *linkMatrix, _ *attached) error { return m.hub.Stop(target, time.Second) },
 	"log_ack": func(_ *linkMatrix, a *attached) error { return a.say(words["log"].message) },

@@ -21,7 +21,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
+
+// worldCheckpoint is the one checkpoint that there is.
+const worldCheckpoint = "0000000000000000001-0000000000000000020"
 
 // The matrix is about one replica, the target, of the second attempt of task-a.
 const (
@@ -112,8 +116,8 @@ func newLinkMatrix(t *testing.T) *linkMatrix {
 	m.config = func(cfg *HubConfig) {
 		cfg.ArchiveOf = func(_ context.Context, task string) (string, error) { return m.digests[task], nil }
 		cfg.SpecOf = func(_ context.Context, name engine.Name) ([]byte, error) { return []byte("spec of " + name), nil }
-		cfg.ManifestOf = func(_ context.Context, task string, from Origin) ([]byte, error) {
-			if task != from.TaskID || from.Name != testCheckpoint {
+		cfg.ManifestOf = func(_ context.Context, task string, from message.Origin) ([]byte, error) {
+			if task != from.TaskID || from.Name != worldCheckpoint {
 				return nil, fault.New(fault.Forbidden, "NotItsCheckpoint", fault.T("Another task's.", "属于另一任务。"))
 			}
 			return []byte(task), nil

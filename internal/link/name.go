@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // Parts are what a replica's name is made of.
@@ -17,9 +18,6 @@ type Parts struct {
 	Attempt int
 }
 
-// maxName keeps names fit for file names and blob keys.
-const maxName = 128
-
 // ParseName takes a name apart. A task's id is "<prefix>-<random>" without further dashes, the last
 // two segments are numbers, so that every accepted name has exactly one reading; a token for a
 // name therefore reaches exactly one task.
@@ -27,7 +25,7 @@ func ParseName(name engine.Name) (Parts, error) {
 	bad := fault.New(fault.Invalid, "BadReplicaName",
 		fault.T("The replica name is not of the form task-role-index-attempt.", "副本名不符合“任务-角色-序号-次数”的格式。"))
 	s := string(name)
-	if len(s) > maxName {
+	if len(s) > message.MaxName {
 		return Parts{}, bad
 	}
 	for i := range len(s) {

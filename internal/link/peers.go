@@ -19,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // Server is one server of the cluster.
@@ -296,7 +297,7 @@ func (p *Peers) tail(ctx context.Context, s Server, taskID string, take func(str
 			continue
 		}
 		if parts, err := ParseName(nameOf(m)); err != nil || parts.TaskID != taskID || m.GetOffset() < 0 {
-			return refuse("log data of another task")
+			return message.Refuse("log data of another task")
 		}
 		take(strings.Clone(m.GetReplica()), m.GetOffset(), m.GetData())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // replicaServer is one server among several.
@@ -141,7 +142,7 @@ func TestForwarding(t *testing.T) {
 	cl.Usage(Usage{CPU: time.Second, RSS: 10, Processes: 3})
 	eventually(t, "usage", func() bool { u, ok := leader.Usage(testName); return ok && u.RSS == 10 && u.Processes == 3 })
 
-	cl.Ranks(Ranks{Generation: 1, Mark: 3, Offer: 1})
+	cl.Ranks(message.Ranks{Generation: 1, Holding: message.Holding{Mark: 3, Offer: 1}})
 	fresh := func(h *Hub) func() bool {
 		return func() bool { r, _ := h.Ranks(testName); return r.Offer == 1 && r.Fresh }
 	}

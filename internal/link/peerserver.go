@@ -15,6 +15,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
@@ -71,7 +72,7 @@ func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answe
 		return nil, errNotLeading
 	}
 	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxQuestion {
-		return nil, refuse("no such question")
+		return nil, message.Refuse("no such question")
 	}
 	data, err := p.hub.cfg.Answer(ctx, q.GetKind(), q.GetTaskId(), q.GetJson())
 	if err != nil {
@@ -88,8 +89,8 @@ func (p *peerServer) Tail(req *linkpb.TailRequest, stream linkpb.Peer_TailServer
 	if p.hub.cfg.Tails == nil {
 		return status.Error(codes.Unimplemented, "this server keeps no logs")
 	}
-	if len(req.GetTaskId()) > maxName {
-		return refuse("no such task")
+	if len(req.GetTaskId()) > message.MaxName {
+		return message.Refuse("no such task")
 	}
 	err := p.hub.cfg.Tails.Tail(stream.Context(), req.GetTaskId(),
 		func(replica string, offset int64, data []byte, durable int64) error {

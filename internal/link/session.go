@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // identity is the metadata of every call.
@@ -230,7 +231,7 @@ func (s *session) listen(alive func(time.Duration)) error {
 			s.c.mu.Lock()
 			s.c.world = int(v.Go.GetWorld())
 			s.c.mu.Unlock()
-			s.c.cfg.Orders.Go(v.Go.GetEpoch(), generationOf(v.Go))
+			s.c.cfg.Orders.Go(v.Go.GetEpoch(), message.GenerationOf(v.Go))
 		case *linkpb.ToLauncher_Beat:
 			if e := v.Beat.GetEpoch(); e > 0 {
 				if err := s.c.raise(e); err != nil {
@@ -241,11 +242,11 @@ func (s *session) listen(alive func(time.Duration)) error {
 		case *linkpb.ToLauncher_Stop:
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
 		case *linkpb.ToLauncher_Watermark:
-			w := watermarkOf(v.Watermark)
+			w := message.WatermarkOf(v.Watermark)
 			s.c.marked(w)
 			s.c.cfg.Orders.Watermark(w)
 		case *linkpb.ToLauncher_Probe:
-			s.c.cfg.Orders.Probe(probeOf(v.Probe))
+			s.c.cfg.Orders.Probe(message.ProbeOf(v.Probe))
 		case *linkpb.ToLauncher_Call:
 			if s.c.cfg.Calls != nil {
 				s.c.cfg.Calls(v.Call.GetId())

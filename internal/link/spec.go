@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/message"
 )
 
 // FetchSpec streams what the caller is.
@@ -69,7 +70,7 @@ func collect(ctx context.Context, open func(context.Context) (grpc.ServerStreami
 		if err != nil {
 			return nil, err
 		}
-		if out.Write(chunk.GetData()); out.Len() > MaxManifest {
+		if out.Write(chunk.GetData()); out.Len() > message.MaxManifest {
 			return nil, errors.New("what the server sends is too large")
 		}
 	}

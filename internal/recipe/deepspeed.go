@@ -61,7 +61,7 @@ type dsWorld struct {
 	Nodes int `json:"nodes"`
 }
 
-func dsConfig(w *work) (name, text string) {
+func dsConfig(w *plan) (name, text string) {
 	if !w.deepspeed() {
 		return "", ""
 	}

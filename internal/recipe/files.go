@@ -9,7 +9,7 @@ import (
 )
 
 // maker makes one file; an empty name is none.
-type maker func(*work) (name, text string)
+type maker func(*plan) (name, text string)
 
 // The files' names.
 const (
@@ -65,7 +65,7 @@ func (g *Group) devices() string {
 }
 
 // torchConfig is for scripts that read a file instead of the environment.
-func torchConfig(w *work) (name, text string) {
+func torchConfig(w *plan) (name, text string) {
 	var b strings.Builder
 	wd := w.worlds[0]
 	fmt.Fprintf(&b, `# world_size counts processes; each finds its own rank in $RANK.
@@ -95,7 +95,7 @@ distributed:
 // hostfile is what mpirun, horovodrun and deepspeed read: one line an address. Where our rsh agent
 // starts the others it is one line a replica, by the name that the agent knows: several may have one
 // address.
-func hostfile(w *work) (name, text string) {
+func hostfile(w *plan) (name, text string) {
 	slots := map[string]int{}
 	var order []string
 	for _, g := range w.worlds[0].groups {
@@ -116,7 +116,7 @@ func hostfile(w *work) (name, text string) {
 }
 
 // rshHosts tells the rsh agent where the agents of the other replicas listen.
-func rshHosts(w *work) (name, text string) {
+func rshHosts(w *plan) (name, text string) {
 	if !w.remote() {
 		return "", ""
 	}
@@ -130,12 +130,12 @@ func rshHosts(w *work) (name, text string) {
 }
 
 // megatronArgs is what is added to the command of a script without arguments of its own.
-func megatronArgs(w *work) (name, text string) {
+func megatronArgs(w *plan) (name, text string) {
 	return fileMegatron, strings.Join(w.megatron(nil), "\n") + "\n"
 }
 
 // roleTable tells every process where the others are.
-func roleTable(w *work) (name, text string) {
+func roleTable(w *plan) (name, text string) {
 	if !w.named() {
 		return "", ""
 	}
@@ -153,7 +153,7 @@ func roleTable(w *work) (name, text string) {
 
 // tfCluster is the part of TF_CONFIG that is the same for all: addresses by kind of task. Roles with
 // names of their own are workers.
-func (w *work) tfCluster() (cluster map[string][]string, first map[*world]int) {
+func (w *layout) tfCluster() (cluster map[string][]string, first map[*world]int) {
 	cluster, first = map[string][]string{}, map[*world]int{}
 	for _, wd := range w.worlds {
 		task := tfTask(wd.role)
@@ -172,12 +172,12 @@ func tfTask(role string) string {
 	return "worker"
 }
 
-func tfConfig(w *work) (name, text string) {
+func tfConfig(w *plan) (name, text string) {
 	cluster, _ := w.tfCluster()
 	return fileTF, encode(map[string]any{"cluster": cluster})
 }
 
-func (w *work) tfText(p *process) string {
+func (w *plan) tfText(p *process) string {
 	cluster, first := w.tfCluster()
 	data, err := json.Marshal(map[string]any{
 		"cluster": cluster, "task": map[string]any{"type": tfTask(p.world.role), "index": first[p.world] + p.rank},
@@ -189,7 +189,7 @@ func (w *work) tfText(p *process) string {
 }
 
 // paddleStrategy is fleet's hybrid_configs.
-func paddleStrategy(w *work) (name, text string) {
+func paddleStrategy(w *plan) (name, text string) {
 	degrees := map[string]int{"dp_degree": w.sizes.data, "mp_degree": w.sizes.tensor, "pp_degree": w.sizes.pipeline, "sharding_degree": 1}
 	if w.kind == fsdp {
 		degrees["dp_degree"], degrees["sharding_degree"] = 1, w.sizes.data
@@ -206,7 +206,7 @@ func paddleStrategy(w *work) (name, text string) {
 
 // rankTable is HCCL's, in the form of version 1.0; the cards' own addresses are known to the node
 // alone.
-func rankTable(w *work) (name, text string) {
+func rankTable(w *plan) (name, text string) {
 	wd := w.worlds[0]
 	if wd.vendor.name != huawei {
 		return "", ""
@@ -244,7 +244,7 @@ func rankTable(w *work) (name, text string) {
 
 // rayHead starts the head and runs the command. The launcher ends what the script leaves behind;
 // "ray stop" would end every other task's Ray on the machine too.
-func rayHead(w *work) (name, text string) {
+func rayHead(w *plan) (name, text string) {
 	lead := w.worlds[w.leading()].master
 	return fileRayHead, fmt.Sprintf(`#!/bin/sh
 # The head of the Ray cluster; its arguments are the task's command.
@@ -256,7 +256,7 @@ ray start --head --node-ip-address=%s --port=%s --include-dashboard=false --disa
 
 // rayWorker serves the head until it is gone. What it ends with when the head goes says nothing:
 // the head's own end does.
-func rayWorker(w *work) (name, text string) {
+func rayWorker(w *plan) (name, text string) {
 	lead := w.worlds[w.leading()].master
 	address := lead.host + ":" + lead.port
 	return fileRayWorker, fmt.Sprintf(`#!/bin/sh

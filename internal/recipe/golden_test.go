@@ -192,7 +192,7 @@ func TestTables(t *testing.T) {
 			t.Errorf("%s has no row", id)
 		}
 	}
-	w := &work{in: roles("mxnet", "worker", 1)}
+	w := &work{plan: plan{layout: layout{in: roles("mxnet", "worker", 1)}}}
 	w.fw = rowOf("mxnet")
 	w.gather()
 	all := slices.Concat(ncclEnv, vendors[2].env)

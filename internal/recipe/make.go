@@ -38,48 +38,62 @@ const (
 	MaxPorts = 1 << 15
 )
 
-// work is a recipe in the making.
-type work struct {
+// layout is who is which process, and where each listens. It is settled first, by gather.
+type layout struct {
 	in     Input
 	fw     *framework
-	st     api.Strategy
 	worlds []*world
 	ranks  []process
-	uneven bool
+}
 
-	kind     api.StrategyKind
-	sizes    sizes
-	expert   int
-	zero     int
-	batch    batch
-	timeout  time.Duration
-	iface    string
-	files    []api.RecipeFile
+// plan is what files and processes are made of: the layout, and what the task's strategy came to.
+type plan struct {
+	layout
+	st      api.Strategy
+	kind    api.StrategyKind
+	sizes   sizes
+	expert  int
+	zero    int
+	batch   batch
+	timeout time.Duration
+	iface   string
+}
+
+// findings are what is wrong with a task, and what is unwise.
+type findings struct {
 	faults   []fault.Field
 	warnings []fault.Text
+}
+
+// work is a recipe in the making: it checks the task and settles the plan.
+type work struct {
+	plan
+	findings
+	uneven bool // the nodes have different numbers of devices
+	files  []api.RecipeFile
 }
 
 // Recipe is made: ask it for its processes.
 type Recipe struct{ w *work }
 
-func (w *work) refuse(path string, text fault.Text) {
-	w.faults = append(w.faults, fault.Field{Path: path, Message: text})
+func (f *findings) refuse(path string, text fault.Text) {
+	f.faults = append(f.faults, fault.Field{Path: path, Message: text})
 }
 
-func (w *work) warn(en, zh string, args ...any) {
+func (f *findings) warn(en, zh string, args ...any) {
 	text := fault.T(en, zh, args...)
-	for _, have := range w.warnings {
+	for _, have := range f.warnings {
 		if have == text {
 			return
 		}
 	}
-	w.warnings = append(w.warnings, text)
+	f.warnings = append(f.warnings, text)
 }
 
 // Make makes a recipe; a fault with the refused fields where it does not fit. The spec must be valid
 // by itself.
 func Make(in Input) (*Recipe, error) {
-	w := &work{in: in, fw: rowOf(in.Spec.Framework)}
+	w := &work{plan: plan{layout: layout{in: in, fw: rowOf(in.Spec.Framework)}}}
 	switch {
 	case w.fw == nil:
 		return nil, fault.New(fault.Invalid, "BadRecipe", fault.T("%q is no framework.", "%q 不是已知的框架。", string(in.Spec.Framework)))
@@ -161,7 +175,7 @@ func (w *work) checkRoles() {
 	}
 }
 
-func (w *work) roleNames() string {
+func (w *layout) roleNames() string {
 	names := make([]string, len(w.worlds))
 	for i, wd := range w.worlds {
 		names[i] = wd.role
@@ -173,7 +187,7 @@ func (w *work) roleNames() string {
 func (w *work) write() {
 	if w.fw.id != api.FrameworkPlain {
 		for _, make := range slices.Concat(w.fw.files, []maker{roleTable, rankTable}) {
-			if name, text := make(w); name != "" {
+			if name, text := make(&w.plan); name != "" {
 				w.files = append(w.files, api.RecipeFile{Name: name, Text: text})
 			}
 		}
@@ -188,14 +202,14 @@ func (w *work) write() {
 	}
 }
 
-func (w *work) err() error {
-	if len(w.faults) == 0 {
+func (f *findings) err() error {
+	if len(f.faults) == 0 {
 		return nil
 	}
-	first := w.faults[0]
+	first := f.faults[0]
 	return fault.New(fault.Invalid, "BadRecipe", fault.Text{
 		EN: first.Path + ": " + first.Message.EN, ZH: first.Path + "：" + first.Message.ZH,
-	}).WithFields(w.faults...)
+	}).WithFields(f.faults...)
 }
 
 // Ports is how many ports group i reserves for its processes, and how many all groups do.

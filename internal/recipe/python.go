@@ -24,13 +24,13 @@ func Python(command []string) bool {
 }
 
 // says is what the task asks of a framework that only the SDK can do for it.
-func (w *work) says() bool {
+func (w *plan) says() bool {
 	c := w.in.Spec.GradCompression
 	return w.fw.sdk && (c != "" && c != api.CompressNone || w.st.CollectiveTimeout != 0)
 }
 
 // told has the SDK start a script where the task says something that the script need not know.
-func (w *work) told(own []string) []string {
+func (w *plan) told(own []string) []string {
 	at := scriptAt(own)
 	if !w.says() || at <= 0 {
 		return own

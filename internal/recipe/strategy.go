@@ -61,7 +61,7 @@ func (w *work) checkForeign() {
 }
 
 // deepspeed says that its optimizer is in use.
-func (w *work) deepspeed() bool {
+func (w *plan) deepspeed() bool {
 	return w.fw.id == "deepspeed" || w.fw.id == "megatron-lm" && w.st.Engine == api.EngineDeepSpeed
 }
 

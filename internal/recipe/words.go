@@ -11,7 +11,7 @@ import (
 )
 
 // environment is what a process finds, in a fixed order.
-func (w *work) environment(p *process) []api.EnvVar {
+func (w *plan) environment(p *process) []api.EnvVar {
 	var out []api.EnvVar
 	set := func(name, value string) {
 		if value != "" {
@@ -61,7 +61,7 @@ func (w *work) environment(p *process) []api.EnvVar {
 
 // collective is what the backend's library reads. Processes without a card, and Horovod's and
 // Paddle's own threads, use gloo.
-func (w *work) collective(p *process) []pair {
+func (w *plan) collective(p *process) []pair {
 	v := p.world.vendor
 	var out []pair
 	if w.fw.torch {
@@ -87,7 +87,7 @@ func (w *work) collective(p *process) []pair {
 }
 
 // expand puts the words of a process into a text of the table. The launcher's tokens stay.
-func (w *work) expand(text string, p *process) string {
+func (w *plan) expand(text string, p *process) string {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -101,7 +101,7 @@ func (w *work) expand(text string, p *process) string {
 	}
 }
 
-func (w *work) word(name string, p *process) string {
+func (w *plan) word(name string, p *process) string {
 	switch name {
 	case "rank":
 		return itoa(p.rank)
@@ -152,7 +152,7 @@ func seconds(d time.Duration) string { return itoa(max(1, int(d/time.Second))) }
 func minutes(d time.Duration) string { return itoa(max(1, int((d+time.Minute-1)/time.Minute))) }
 
 // command is what starts a process; empty where another does it.
-func (w *work) command(p *process) []string {
+func (w *plan) command(p *process) []string {
 	own := []string{}
 	for i := range w.in.Spec.Roles {
 		if r := &w.in.Spec.Roles[i]; r.Name == p.group.Role {
@@ -194,7 +194,7 @@ func (w *work) command(p *process) []string {
 }
 
 // leader runs a program that starts processes in other replicas too.
-func (w *work) leader(command []string) []string {
+func (w *plan) leader(command []string) []string {
 	if !w.remote() {
 		return command
 	}
@@ -202,7 +202,7 @@ func (w *work) leader(command []string) []string {
 }
 
 // megatron is what its scripts are told; what the command says itself is left to it.
-func (w *work) megatron(own []string) []string {
+func (w *plan) megatron(own []string) []string {
 	var out []string
 	add := func(flag string, values ...string) {
 		if !slices.ContainsFunc(own, func(a string) bool { return a == flag || strings.HasPrefix(a, flag+"=") }) {

@@ -58,7 +58,7 @@ type process struct {
 }
 
 // gather numbers the processes.
-func (w *work) gather() {
+func (w *layout) gather() {
 	for i := range w.in.Groups {
 		g := &w.in.Groups[i]
 		wd := w.worldOf(g.Role)
@@ -87,18 +87,18 @@ func (w *work) gather() {
 
 // tabled says that processes are told where others than the first one listen. Only then launchers
 // reserve a port for each, and are told all.
-func (w *work) tabled() bool { return w.named() || w.remote() }
+func (w *layout) tabled() bool { return w.named() || w.remote() }
 
 // named says that the processes themselves are told.
-func (w *work) named() bool {
+func (w *layout) named() bool {
 	return w.fw.id != api.FrameworkPlain && (w.fw.listed || len(w.worlds) > 1)
 }
 
 // remote says that a program in the first replica starts processes in others.
-func (w *work) remote() bool { return w.fw.start == startLead && len(w.in.Groups) > 1 }
+func (w *layout) remote() bool { return w.fw.start == startLead && len(w.in.Groups) > 1 }
 
 // portsOf is how many ports of its own a group has.
-func (w *work) portsOf(g *Group) int {
+func (w *layout) portsOf(g *Group) int {
 	switch {
 	case !w.tabled():
 		return 0
@@ -109,7 +109,7 @@ func (w *work) portsOf(g *Group) int {
 }
 
 // givePorts says where each process listens.
-func (w *work) givePorts() {
+func (w *layout) givePorts() {
 	next := map[string]int{} // address → example ports given
 	before := 0              // ports of the groups before
 	for i := range w.ranks {
@@ -127,7 +127,7 @@ func (w *work) givePorts() {
 }
 
 // worldOf is a role's, made where it is missing.
-func (w *work) worldOf(role string) *world {
+func (w *layout) worldOf(role string) *world {
 	for _, wd := range w.worlds {
 		if wd.role == role {
 			return wd
@@ -139,7 +139,7 @@ func (w *work) worldOf(role string) *world {
 }
 
 // count is the number of a role's processes.
-func (w *work) count(role string) int {
+func (w *layout) count(role string) int {
 	for _, wd := range w.worlds {
 		if wd.role == role {
 			return wd.size
@@ -149,7 +149,7 @@ func (w *work) count(role string) int {
 }
 
 // leading is the world that the lead belongs to: the first, but MXNet's scheduler and Ray's head.
-func (w *work) leading() int {
+func (w *layout) leading() int {
 	for i, wd := range w.worlds {
 		if w.fw.cluster && (wd.role == "scheduler" || wd.role == "head") {
 			return i
@@ -159,7 +159,7 @@ func (w *work) leading() int {
 }
 
 // trainers counts the processes that share the work.
-func (w *work) trainers() int {
+func (w *layout) trainers() int {
 	if !w.fw.cluster {
 		return w.worlds[0].size
 	}
@@ -250,7 +250,7 @@ func (w *work) checkEven() {
 }
 
 // crosses says that some group of t neighbours of the first world stands on several nodes.
-func (w *work) crosses(t int) bool {
+func (w *layout) crosses(t int) bool {
 	wd := w.worlds[0]
 	for block := 0; block < wd.size; block += t {
 		first := w.ranks[wd.first+block].group.Node
@@ -265,7 +265,7 @@ func (w *work) crosses(t int) bool {
 
 // interfaceName is the interface between the processes, if that is known: the loopback where all are on one
 // machine, and the launcher's to say where it has the addresses too.
-func (w *work) interfaceName() string {
+func (w *layout) interfaceName() string {
 	every := func(is func(address string) bool) bool {
 		return !slices.ContainsFunc(w.in.Groups, func(g Group) bool { return !is(g.Address) })
 	}

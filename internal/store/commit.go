@@ -215,7 +215,7 @@ func (p *plan) why(resp *clientv3.TxnResponse) (newer int64, err error) {
 }
 
 // checkDisk refuses while etcd still has room: a log that can't be written is the end of it.
-func (s *Store) checkDisk() error {
+func (s *upkeep) checkDisk() error {
 	if s.diskFree == nil {
 		return nil
 	}

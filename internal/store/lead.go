@@ -21,11 +21,19 @@ const (
 	maxMembers = 64
 )
 
+// election is who leads, and who would.
+type election struct {
+	keyspace
+	lease int // seconds
+	// caughtUp waits until what was written before an election is known here.
+	caughtUp func(context.Context) error
+}
+
 // Campaign blocks until ctx ends. Whenever this server is the leader it runs lead, whose context
 // ends when leadership is lost or ctx ends; then it stands again. An error of lead while it was
 // still the leader ends the campaign, after resigning; a NotLeader fault does not, it is only
 // the loss seen early.
-func (s *Store) Campaign(ctx context.Context, name string, lead func(ctx context.Context, epoch Epoch) error) error {
+func (s *election) Campaign(ctx context.Context, name string, lead func(ctx context.Context, epoch Epoch) error) error {
 	var b backoff
 	for {
 		led, err := s.candidate(ctx, name, lead)
@@ -47,7 +55,7 @@ func (s *Store) Campaign(ctx context.Context, name string, lead func(ctx context
 
 // candidate is one candidacy: a lease, the wait for our turn, and lead. led says that lead ran;
 // err is then its own error.
-func (s *Store) candidate(ctx context.Context, name string, lead func(context.Context, Epoch) error) (led bool, err error) {
+func (s *election) candidate(ctx context.Context, name string, lead func(context.Context, Epoch) error) (led bool, err error) {
 	grant, cancelGrant := context.WithTimeout(ctx, callTimeout)
 	lease, err := s.client.Grant(grant, int64(s.lease))
 	cancelGrant()
@@ -71,7 +79,7 @@ func (s *Store) candidate(ctx context.Context, name string, lead func(context.Co
 	if err := election.Campaign(cctx, name); err != nil {
 		return false, etcdFault(ctx, err, false)
 	}
-	if err := s.catchUp(cctx); err != nil {
+	if err := s.caughtUp(cctx); err != nil {
 		return false, err
 	}
 	epoch := Epoch{Key: election.Key(), Revision: election.Rev()}
@@ -92,32 +100,9 @@ func (s *Store) candidate(ctx context.Context, name string, lead func(context.Co
 	return true, err
 }
 
-// catchUp waits until the cache has what was written before this server was elected; nothing of its
-// predecessor can come later, by the fence. Who leads by an older view takes tasks for unknown that
-// run, and places on nodes that are taken. One whose cache does not follow stands back.
-func (s *Store) catchUp(ctx context.Context) error {
-	select {
-	case <-s.ready:
-	default:
-		return nil // nobody feeds the cache yet: its first list comes after this
-	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	resp, err := s.client.Get(call, s.prefix, clientv3.WithCountOnly())
-	if err != nil {
-		return etcdFault(ctx, err, false)
-	}
-	for call.Err() == nil {
-		if ok, err := s.fresh(call, resp.Header.Revision); ok || err != nil {
-			return err
-		}
-	}
-	return fault.From(call.Err())
-}
-
 // watchDeposed ends leadership when its key is gone although the lease lives, as after
 // ForgetLeaders.
-func (s *Store) watchDeposed(ctx context.Context, epoch Epoch, cancel context.CancelCauseFunc) {
+func (s *election) watchDeposed(ctx context.Context, epoch Epoch, cancel context.CancelCauseFunc) {
 	for resp := range s.client.Watch(ctx, epoch.Key, clientv3.WithRev(epoch.Revision+1), clientv3.WithFilterPut()) {
 		for range resp.Events {
 			cancel(errors.New("the election key is gone"))
@@ -130,7 +115,7 @@ func (s *Store) watchDeposed(ctx context.Context, epoch Epoch, cancel context.Ca
 }
 
 // resign gives the lease back, and the key with it, so that the next one need not wait.
-func (s *Store) resign(ctx context.Context, lease clientv3.LeaseID) {
+func (s *election) resign(ctx context.Context, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(ctx, resignTimeout)
 	defer cancel()
 	if _, err := s.client.Revoke(ctx, lease); err != nil {
@@ -139,7 +124,7 @@ func (s *Store) resign(ctx context.Context, lease clientv3.LeaseID) {
 }
 
 // Leader is who leads now; NotFound when nobody does.
-func (s *Store) Leader(ctx context.Context) (name string, epoch Epoch, err error) {
+func (s *election) Leader(ctx context.Context) (name string, epoch Epoch, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.client.Get(ctx, s.prefix+electionFolder+"/", clientv3.WithFirstCreate()...)
@@ -161,12 +146,12 @@ type Member struct {
 }
 
 // Members are the servers that live, the leader first; none at all is possible.
-func (s *Store) Members(ctx context.Context) ([]Member, error) {
+func (s *election) Members(ctx context.Context) ([]Member, error) {
 	list, _, err := s.members(ctx)
 	return list, err
 }
 
-func (s *Store) members(ctx context.Context) ([]Member, int64, error) {
+func (s *election) members(ctx context.Context) ([]Member, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := s.client.Get(ctx, s.prefix+electionFolder+"/", clientv3.WithPrefix(),
@@ -182,7 +167,7 @@ func (s *Store) members(ctx context.Context) ([]Member, int64, error) {
 }
 
 // WatchMembers tells who lives, the leader first, now and after every change, until ctx ends.
-func (s *Store) WatchMembers(ctx context.Context, tell func([]Member)) {
+func (s *election) WatchMembers(ctx context.Context, tell func([]Member)) {
 	var b backoff
 	for ctx.Err() == nil {
 		list, revision, err := s.members(ctx)
@@ -205,7 +190,7 @@ func (s *Store) WatchMembers(ctx context.Context, tell func([]Member)) {
 // ForgetLeaders removes every candidate, so that a server that died does not cost its
 // successor the lease's time. Only for a caller who knows that no other server lives: with the
 // lock of the data folder held.
-func (s *Store) ForgetLeaders(ctx context.Context) error {
+func (s *election) ForgetLeaders(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	folder := s.prefix + electionFolder + "/"

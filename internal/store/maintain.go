@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -36,9 +38,20 @@ const (
 	disarmBelow = 0.9
 )
 
+// upkeep keeps etcd small and says how it does.
+type upkeep struct {
+	keyspace
+	clock clock.Clock
+	quota int64
+	// diskFree is asked before what needs room; nil: not checked.
+	diskFree    func() (uint64, error)
+	dbSize      atomic.Int64 // for metrics
+	maintenance schedule
+}
+
 // RunMaintenance compacts, defragments and watches the quota until ctx ends. The leader runs it:
 // once in the cluster is enough.
-func (s *Store) RunMaintenance(ctx context.Context) error {
+func (s *upkeep) RunMaintenance(ctx context.Context) error {
 	var m maintenance
 	for {
 		m.turn(ctx, s)
@@ -58,7 +71,7 @@ type maintenance struct {
 }
 
 // turn does what is due. A failure is for the next turn: nothing here is urgent.
-func (m *maintenance) turn(ctx context.Context, s *Store) {
+func (m *maintenance) turn(ctx context.Context, s *upkeep) {
 	st, err := s.status(ctx)
 	if err != nil {
 		s.log.Warn("no maintenance this time", "error", err)
@@ -83,7 +96,7 @@ func (m *maintenance) turn(ctx context.Context, s *Store) {
 // disarm takes back the alarm that etcd raises at its quota and never takes back by itself, once
 // there is room again. The room is made here: what was deleted is only gone after a compaction
 // and a defragmentation.
-func (s *Store) disarm(ctx context.Context) error {
+func (s *upkeep) disarm(ctx context.Context) error {
 	alarms, err := s.alarms(ctx)
 	if err != nil || !hasNoSpace(alarms) {
 		return err
@@ -115,7 +128,7 @@ func (s *Store) disarm(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) alarms(ctx context.Context) ([]*pb.AlarmMember, error) {
+func (s *upkeep) alarms(ctx context.Context) ([]*pb.AlarmMember, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	resp, err := s.client.AlarmList(ctx)
@@ -129,7 +142,7 @@ func hasNoSpace(alarms []*pb.AlarmMember) bool {
 	return slices.ContainsFunc(alarms, func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE })
 }
 
-func (s *Store) compact(ctx context.Context, revision int64) {
+func (s *upkeep) compact(ctx context.Context, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := s.client.Compact(ctx, revision); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
@@ -138,7 +151,7 @@ func (s *Store) compact(ctx context.Context, revision int64) {
 }
 
 // defragment goes from member to member; each stops answering while it works.
-func (s *Store) defragment(ctx context.Context, st *clientv3.StatusResponse) {
+func (s *upkeep) defragment(ctx context.Context, st *clientv3.StatusResponse) {
 	if s.diskFree != nil { // the new file is written beside the old one
 		if free, err := s.diskFree(); err == nil && free < uint64(st.DbSizeInUse)+writeReserve {
 			s.log.Warn("no room to defragment the store", "free", free, "needed", st.DbSizeInUse+writeReserve)
@@ -157,7 +170,7 @@ func (s *Store) defragment(ctx context.Context, st *clientv3.StatusResponse) {
 	}
 }
 
-func (m *maintenance) alarm(s *Store, st *clientv3.StatusResponse) {
+func (m *maintenance) alarm(s *upkeep, st *clientv3.StatusResponse) {
 	near := s.nearlyFull(st)
 	if near != nil && !m.alarmed {
 		s.log.Error("the store fills up: delete what is finished or raise its quota", "used", st.DbSize, "quota", s.quotaOf(st))
@@ -166,7 +179,7 @@ func (m *maintenance) alarm(s *Store, st *clientv3.StatusResponse) {
 }
 
 // endpoints are the members; the in-process client has one without a name.
-func (s *Store) endpoints() []string {
+func (s *upkeep) endpoints() []string {
 	if eps := s.client.Endpoints(); len(eps) > 0 {
 		return eps
 	}
@@ -174,7 +187,7 @@ func (s *Store) endpoints() []string {
 }
 
 // status asks the first member that answers.
-func (s *Store) status(ctx context.Context) (*clientv3.StatusResponse, error) {
+func (s *upkeep) status(ctx context.Context) (*clientv3.StatusResponse, error) {
 	var last error
 	for _, ep := range s.endpoints() {
 		sctx, cancel := context.WithTimeout(ctx, healthTimeout)
@@ -189,7 +202,7 @@ func (s *Store) status(ctx context.Context) (*clientv3.StatusResponse, error) {
 	return nil, etcdFault(ctx, last, false)
 }
 
-func (s *Store) quotaOf(st *clientv3.StatusResponse) int64 {
+func (s *upkeep) quotaOf(st *clientv3.StatusResponse) int64 {
 	if s.quota > 0 {
 		return s.quota
 	}
@@ -197,7 +210,7 @@ func (s *Store) quotaOf(st *clientv3.StatusResponse) int64 {
 }
 
 // Size is how large the database is and how large it may get; quota 0 is unknown.
-func (s *Store) Size(ctx context.Context) (bytes, quota int64, err error) {
+func (s *upkeep) Size(ctx context.Context) (bytes, quota int64, err error) {
 	st, err := s.status(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -205,7 +218,7 @@ func (s *Store) Size(ctx context.Context) (bytes, quota int64, err error) {
 	return st.DbSize, s.quotaOf(st), nil
 }
 
-func (s *Store) nearlyFull(st *clientv3.StatusResponse) *fault.Error {
+func (s *upkeep) nearlyFull(st *clientv3.StatusResponse) *fault.Error {
 	quota := s.quotaOf(st)
 	if quota <= 0 || float64(st.DbSize) < s.maintenance.alarmAt*float64(quota) {
 		return nil
@@ -217,7 +230,7 @@ func (s *Store) nearlyFull(st *clientv3.StatusResponse) *fault.Error {
 
 // Warning is what an operator should know although everything still works: the quota is nearly
 // used up. nil when there is nothing to say or it can't be known.
-func (s *Store) Warning(ctx context.Context) *fault.Error {
+func (s *upkeep) Warning(ctx context.Context) *fault.Error {
 	st, err := s.status(ctx)
 	if err != nil {
 		return nil
@@ -227,7 +240,7 @@ func (s *Store) Warning(ctx context.Context) *fault.Error {
 
 // Healthy is nil when writes can succeed: etcd answers with a quorum, no alarm is raised, the
 // disk has room.
-func (s *Store) Healthy(ctx context.Context) error {
+func (s *upkeep) Healthy(ctx context.Context) error {
 	if err := s.checkDisk(); err != nil {
 		return err
 	}

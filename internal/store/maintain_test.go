@@ -87,7 +87,7 @@ func TestQuota(t *testing.T) {
 	}
 	var m maintenance
 	eventually(t, "there is room again", func() bool {
-		m.turn(t.Context(), s)
+		m.turn(t.Context(), &s.upkeep)
 		return s.Healthy(t.Context()) == nil
 	})
 	mustCommit(t, s, Create(task("after")))

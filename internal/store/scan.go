@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 
@@ -22,8 +23,15 @@ const (
 	pageBytes = 8 << 20
 )
 
+// keyspace is etcd, and the part of it that is ours.
+type keyspace struct {
+	client *clientv3.Client
+	prefix string
+	log    *slog.Logger
+}
+
 // scan reads a range of keys at one revision, page by page, and gives each page to visit.
-func (s *Store) scan(ctx context.Context, from, end string, visit func([]*mvccpb.KeyValue) error) (revision int64, err error) {
+func (s *keyspace) scan(ctx context.Context, from, end string, visit func([]*mvccpb.KeyValue) error) (revision int64, err error) {
 	limit := int64(firstPage)
 	for {
 		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit)}
@@ -50,7 +58,7 @@ func (s *Store) scan(ctx context.Context, from, end string, visit func([]*mvccpb
 	}
 }
 
-func (s *Store) page(ctx context.Context, from string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (s *keyspace) page(ctx context.Context, from string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return s.client.Get(ctx, from, opts...)
@@ -74,7 +82,7 @@ type decoded struct {
 // load reads and decodes a range on all cores. known tells which revisions need no decoding; it
 // may be nil. Pairs that are no objects are left out; objects that can't be read are logged and
 // come without one.
-func (s *Store) load(ctx context.Context, from, end string, known map[api.Key]int64) ([]decoded, int64, error) {
+func (s *keyspace) load(ctx context.Context, from, end string, known map[api.Key]int64) ([]decoded, int64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	pages := make(chan []*mvccpb.KeyValue, 1)
 	workers := runtime.GOMAXPROCS(0)
@@ -111,7 +119,7 @@ func (s *Store) load(ctx context.Context, from, end string, known map[api.Key]in
 	return slices.Concat(parts...), revision, nil
 }
 
-func (s *Store) decodePair(kv *mvccpb.KeyValue, known map[api.Key]int64) (decoded, bool) {
+func (s *keyspace) decodePair(kv *mvccpb.KeyValue, known map[api.Key]int64) (decoded, bool) {
 	key, info, ok := parsePath(string(kv.Key[len(s.prefix):]))
 	if !ok {
 		return decoded{}, false

@@ -44,25 +44,13 @@ type Config struct {
 // Store implements Reader and Writer. Reads and commits work before and without Run, but only
 // Run fills the cache.
 type Store struct {
-	client   *clientv3.Client
-	prefix   string
-	log      *slog.Logger
-	clock    clock.Clock
-	quota    int64
-	diskFree func() (uint64, error)
-	metrics  *metrics
-	cache    *cache
-	ready    chan struct{}
-	// ask wakes the one goroutine that asks etcd for progress; room for one.
-	ask chan struct{}
-	// dbSize and known are for metrics: the database and the newest revision heard of.
-	dbSize, known atomic.Int64
+	keyspace
+	upkeep
+	mirror
+	election
+	metrics *metrics
 	// contacted is when the newest question was asked that the quorum answered and the cache caught up with.
-	contacted   atomic.Pointer[time.Time]
-	lease       int
-	maintenance schedule
-	// freshFor is freshTimeout; tests of what comes after it are impatient.
-	freshFor time.Duration
+	contacted atomic.Pointer[time.Time]
 }
 
 var (
@@ -72,27 +60,29 @@ var (
 
 // New makes a Store and starts nothing.
 func New(cfg Config) *Store {
+	w := keyspace{client: cfg.Client, prefix: cfg.Prefix, log: cfg.Log}
+	if w.prefix == "" {
+		w.prefix = defaultPrefix
+	}
+	if !strings.HasSuffix(w.prefix, "/") {
+		w.prefix += "/"
+	}
+	if w.log == nil {
+		w.log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.LeaseSeconds == 0 {
+		cfg.LeaseSeconds = leaseSeconds
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real
+	}
 	s := &Store{
-		client: cfg.Client, prefix: cfg.Prefix, log: cfg.Log, clock: cfg.Clock,
-		quota: cfg.QuotaBytes, diskFree: cfg.DiskFree, lease: cfg.LeaseSeconds,
-		cache: newCache(), ready: make(chan struct{}), ask: make(chan struct{}, 1),
-		maintenance: defaultSchedule, freshFor: freshTimeout,
+		keyspace: w,
+		upkeep:   upkeep{keyspace: w, clock: cfg.Clock, quota: cfg.QuotaBytes, diskFree: cfg.DiskFree, maintenance: defaultSchedule},
+		mirror:   mirror{keyspace: w, cache: newCache(), ready: make(chan struct{}), ask: make(chan struct{}, 1), freshFor: freshTimeout},
+		election: election{keyspace: w, lease: cfg.LeaseSeconds},
 	}
-	if s.prefix == "" {
-		s.prefix = defaultPrefix
-	}
-	if !strings.HasSuffix(s.prefix, "/") {
-		s.prefix += "/"
-	}
-	if s.lease == 0 {
-		s.lease = leaseSeconds
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.clock == nil {
-		s.clock = clock.Real
-	}
+	s.caughtUp = s.catchUp
 	s.metrics = newMetrics(s, cfg.Metrics)
 	return s
 }

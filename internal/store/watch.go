@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -33,9 +34,21 @@ func (b *backoff) wait(ctx context.Context) bool {
 	return wait(ctx, b.next/2+rand.N(b.next/2))
 }
 
+// mirror fills the cache from one watch, and waits for it on behalf of readers.
+type mirror struct {
+	keyspace
+	cache *cache
+	ready chan struct{}
+	// ask wakes the one goroutine that asks etcd for progress; room for one.
+	ask   chan struct{}
+	known atomic.Int64 // the newest revision heard of
+	// freshFor is freshTimeout; tests of what comes after it are impatient.
+	freshFor time.Duration
+}
+
 // feed fills the cache and keeps it fed: list, watch from there, and again when the watch's
 // revision was compacted away.
-func (s *Store) feed(ctx context.Context) error {
+func (s *mirror) feed(ctx context.Context) error {
 	var b backoff
 	for ctx.Err() == nil {
 		if err := s.relist(ctx); err != nil {
@@ -52,7 +65,7 @@ func (s *Store) feed(ctx context.Context) error {
 }
 
 // relist reads everything and applies the difference to what the cache has, deletions included.
-func (s *Store) relist(ctx context.Context) error {
+func (s *mirror) relist(ctx context.Context) error {
 	known := s.cache.keys()
 	found, revision, err := s.load(ctx, s.prefix, clientv3.GetPrefixRangeEnd(s.prefix), known)
 	if err != nil {
@@ -87,7 +100,7 @@ func (s *Store) relist(ctx context.Context) error {
 // watch follows one watch over the whole prefix until everything must be listed again or ctx
 // ends. The client re-opens a broken stream by itself; what ends a watch all the same is tried
 // again from the last revision seen.
-func (s *Store) watch(ctx context.Context) {
+func (s *mirror) watch(ctx context.Context) {
 	var b backoff
 	for ctx.Err() == nil {
 		err := s.watchOnce(ctx, &b)
@@ -102,7 +115,7 @@ func (s *Store) watch(ctx context.Context) {
 	}
 }
 
-func (s *Store) watchOnce(ctx context.Context, b *backoff) error {
+func (s *mirror) watchOnce(ctx context.Context, b *backoff) error {
 	// The progress requests must carry the same metadata as the watch: both derive from wctx.
 	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	asked := make(chan struct{})
@@ -130,7 +143,7 @@ func (s *Store) watchOnce(ctx context.Context, b *backoff) error {
 
 // take applies one answer of the watch. Its header may be ahead of its events, except in a
 // progress answer, which is sent only to a watch that has got everything.
-func (s *Store) take(resp clientv3.WatchResponse) {
+func (s *mirror) take(resp clientv3.WatchResponse) {
 	if resp.IsProgressNotify() {
 		raise(&s.known, resp.Header.Revision)
 		s.cache.advance(resp.Header.Revision)
@@ -162,7 +175,7 @@ func (s *Store) take(resp clientv3.WatchResponse) {
 
 // askProgress asks etcd how far it is while somebody waits for a revision. A write outside of
 // our prefix moves the store's revision without an event for us.
-func (s *Store) askProgress(ctx context.Context) {
+func (s *mirror) askProgress(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -176,7 +189,7 @@ func (s *Store) askProgress(ctx context.Context) {
 }
 
 // reached is the revision that etcd is at; fallback when it does not say.
-func (s *Store) reached(ctx context.Context, fallback int64) int64 {
+func (s *mirror) reached(ctx context.Context, fallback int64) int64 {
 	ctx, cancel := context.WithTimeout(ctx, s.freshFor)
 	defer cancel()
 	resp, err := s.client.Get(ctx, s.prefix, clientv3.WithCountOnly())
@@ -188,7 +201,7 @@ func (s *Store) reached(ctx context.Context, fallback int64) int64 {
 
 // fresh waits until the cache has seen revision, or all that etcd has where that is less: nobody
 // waits for what is not written. false: it has not in time, read etcd itself.
-func (s *Store) fresh(ctx context.Context, revision int64) (bool, error) {
+func (s *mirror) fresh(ctx context.Context, revision int64) (bool, error) {
 	ready := s.ready
 	select {
 	case <-ready:
@@ -229,4 +242,27 @@ func (s *Store) fresh(ctx context.Context, revision int64) (bool, error) {
 			return false, fault.From(ctx.Err())
 		}
 	}
+}
+
+// catchUp waits until the cache has what was written before this server was elected; nothing of its
+// predecessor can come later, by the fence. Who leads by an older view takes tasks for unknown that
+// run, and places on nodes that are taken. One whose cache does not follow stands back.
+func (s *mirror) catchUp(ctx context.Context) error {
+	select {
+	case <-s.ready:
+	default:
+		return nil // nobody feeds the cache yet: its first list comes after this
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.client.Get(call, s.prefix, clientv3.WithCountOnly())
+	if err != nil {
+		return etcdFault(ctx, err, false)
+	}
+	for call.Err() == nil {
+		if ok, err := s.fresh(call, resp.Header.Revision); ok || err != nil {
+			return err
+		}
+	}
+	return fault.From(call.Err())
 }

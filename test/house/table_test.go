@@ -14,7 +14,7 @@ type row struct {
 var (
 	foundation = []string{
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
-		"internal/seal", "internal/cores", "internal/slot", "internal/pattern",
+		"internal/accept", "internal/seal", "internal/cores", "internal/slot", "internal/pattern",
 	}
 	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
@@ -88,7 +88,8 @@ var table = []row{
 	{"4 link, conversations", []string{"internal/link/talk/..."}, join(below4, []string{"internal/link/talk/talkpb"})},
 	{"4 link, what replicas have stored", []string{"internal/link/ledger"}, below4},
 	{"4 link, files in chunks", []string{"internal/link/intake"}, []string{"internal/link/linkpb"}},
-	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/intake", "internal/link/ledger", "internal/link/endpoint", "internal/link/hearing", "internal/link/pace", "internal/link/door", "internal/link/talk/..."})},
+	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/intake", "internal/link/ledger", "internal/link/endpoint", "internal/link/hearing", "internal/link/pace", "internal/link/message", "internal/link/door", "internal/link/talk/..."})},
+	{"4 link, what launchers and leaders say", []string{"internal/link/message"}, join(below4, []string{"internal/link/linkpb", "internal/link/pace"})},
 	{"4 link, how ranks get on", []string{"internal/link/pace"}, []string{"internal/link/linkpb"}},
 	// The wire of agents; what its frames mean is their engine's.
 	{"4 link, agents", []string{"internal/link/agency/..."}, join(below4, []string{"internal/link/agency/agencypb", "internal/link/endpoint", "internal/link/door", "internal/engine/agentengine"})},
@@ -98,7 +99,7 @@ var table = []row{
 	{"4 link, curves, datasets and models", []string{"internal/link/curve", "internal/link/lend", "internal/link/signature"}, join(below4, []string{"internal/link", "internal/link/linkpb"})},
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
 	{"4 control, how replicas end", []string{"internal/control/ending"}, below4},
-	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
+	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/ckpt/interval", "internal/control/gang"})},
 	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
 		"internal/reconcile", "internal/link", "internal/control/gang", "internal/control/save", "internal/control/train/...", "internal/control/work",
 		"internal/control/fence", "internal/link/hearing",
@@ -116,6 +117,7 @@ var table = []row{
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
 	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
 	{"4 gateway", []string{"internal/gateway"}, join(below4, []string{"internal/gateway/wire", "internal/gateway/cache", "internal/gateway/prefix", "internal/gateway/batch"})},
+	{"4 ckpt", []string{"internal/ckpt"}, join(below4, []string{"internal/ckpt/tensor"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh", "internal/sftpserver", "internal/sshrelay"}, foundation},
@@ -190,7 +192,7 @@ var technology = []struct {
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine/...", "internal/app/mirror", "test/pods"}},
-	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/talk/...", "internal/link/agency/...", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/store/...", "internal/app", "internal/launch"}},
+	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/message", "internal/link/talk/...", "internal/link/agency/...", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/store/...", "internal/app", "internal/launch"}},
 }
 
 func join(lists ...[]string) []string {

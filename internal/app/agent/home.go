@@ -9,11 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/accept"
 )
 
 // Replicas of this machine reach the API at one address here, as those of a server's own machine do; their connections are carried to a server.
@@ -73,34 +72,13 @@ func (a *agent) callHome(ctx context.Context, l net.Listener) error {
 		<-ctx.Done()
 		return nil
 	}
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	room := make(chan struct{}, mostCalls)
-	for ctx.Err() == nil {
-		conn, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
+	err := accept.Serve(ctx, l, mostCalls, nil, func(ctx context.Context, conn net.Conn) {
+		if err := a.cfg.Member.Carry(ctx, conn); err != nil {
+			a.cfg.Log.Debug("a call of a replica reached no server", "error", err)
 		}
-		if err != nil {
-			select {
-			case <-ctx.Done():
-			case <-clock.Real.After(listenAgain):
-			}
-			continue
-		}
-		select {
-		case room <- struct{}{}:
-		default:
-			_ = conn.Close()
-			continue
-		}
-		calls.Go(func() {
-			defer func() { <-room }()
-			if err := a.cfg.Member.Carry(ctx, conn); err != nil {
-				a.cfg.Log.Debug("a call of a replica reached no server", "error", err)
-			}
-		})
+	})
+	if errors.Is(err, net.ErrClosed) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -1,13 +1,12 @@
 // Package card has the words of the command line about the health of devices.
 //
-// Place: beside cli, which gives it a session. Promise: everything that is known about why a device is closed is shown, in the
+// Place: layer 5, on call. Promise: everything that is known about why a device is closed is shown, in the
 // caller's language. Enemies: a column that nobody can read.
 package card
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -17,89 +16,76 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/client"
-	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/cli/call"
+	"github.com/fermi-cluster/fermi/internal/cli/speech"
+	"github.com/fermi-cluster/fermi/internal/cli/usage"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// Session is a call of a command.
-type Session struct {
-	Client *client.Client
-	Out    io.Writer
-	Lang   string
-	Clock  clock.Clock
-	// Data prints an object where it was asked for as JSON or YAML; nil: it was not.
-	Data func(any) error
-	// Describe prints everything about an object.
-	Describe func(context.Context, api.Object) error
-}
-
-// Run is what a command does.
-type Run func(ctx context.Context, s Session, cmd *cobra.Command, args []string) error
-
-// Commands are `fermi node show, fault, test`. Online makes a call of each; both joins the two languages.
-func Commands(online func(Run) func(*cobra.Command, []string) error, both func(en, zh string) string, need func(least, most int, usage string) cobra.PositionalArgs, place func(*cobra.Command, string) (string, int, error)) []*cobra.Command {
+// Commands are `fermi node show, fault, test`. place reads which node and device is meant, describe prints everything about an object.
+func Commands(a *call.Shell, place func(*cobra.Command, string) (string, int, error), describe func(context.Context, *call.Session, api.Object) error) []*cobra.Command {
 	show := &cobra.Command{
-		Use: "show NODE", Short: both("Show a node, and the health of its devices", "查看节点及其加速卡健康状况"), Args: need(1, 1, "NODE"),
-		RunE: online(func(ctx context.Context, s Session, _ *cobra.Command, args []string) error {
+		Use: "show NODE", Short: speech.Both("Show a node, and the health of its devices", "查看节点及其加速卡健康状况"), Args: usage.Need(1, 1, "NODE"),
+		RunE: a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 			o, err := s.Client.Get(ctx, api.KindNode, "", args[0])
 			if err != nil {
 				return err
 			}
-			if s.Data != nil {
+			if s.Structured() {
 				return s.Data(o)
 			}
-			return s.Describe(ctx, o)
+			return describe(ctx, s, o)
 		}),
 	}
 	test := &cobra.Command{
-		Use: "test NODE[/DEVICE]...", Short: both("Test devices that were closed for a fault again", "重新检测因故障停用的加速卡"), Args: need(1, -1, "NODE[/DEVICE]..."),
-		RunE: online(func(ctx context.Context, s Session, cmd *cobra.Command, args []string) error {
+		Use: "test NODE[/DEVICE]...", Short: speech.Both("Test devices that were closed for a fault again", "重新检测因故障停用的加速卡"), Args: usage.Need(1, -1, "NODE[/DEVICE]..."),
+		RunE: a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 			for _, arg := range args {
-				node, device, err := place(cmd, arg)
+				node, device, err := place(s.Cmd, arg)
 				if err != nil {
 					return err
 				}
 				if _, err := s.Client.NodeVerb(ctx, "test", node, device); err != nil {
 					return err
 				}
-				s.line(fault.T("node/%s is tested when nothing runs on it", "node/%s 将在无任务时检测", arg))
+				line(s, fault.T("node/%s is tested when nothing runs on it", "node/%s 将在无任务时检测", arg))
 			}
 			return nil
 		}),
 	}
-	return []*cobra.Command{show, faultCommand(online, both, need), test}
+	return []*cobra.Command{show, faultCommand(a), test}
 }
 
-func faultCommand(online func(Run) func(*cobra.Command, []string) error, both func(en, zh string) string, need func(least, most int, usage string) cobra.PositionalArgs) *cobra.Command {
+func faultCommand(a *call.Shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "fault NODE", Short: both("Drill: act as if a device had a fault, and watch what becomes of it", "演练：注入加速卡故障并观察处置过程"), Args: need(1, 1, "NODE"),
+		Use: "fault NODE", Short: speech.Both("Drill: act as if a device had a fault, and watch what becomes of it", "演练：注入加速卡故障并观察处置过程"), Args: usage.Need(1, 1, "NODE"),
 		Example: "  fermi node fault beijing-1-n03 --device 2 --kind xid-79 --heal",
 	}
-	device := cmd.Flags().Int("device", 0, both("which device, from 0", "加速卡编号，从 0 开始"))
-	kind := cmd.Flags().String("kind", "xid-79", both("xid-N, lost, silent, ecc, pages, rows, recovery, throttle, nvlink or pcie", "xid-N、lost、silent、ecc、pages、rows、recovery、throttle、nvlink 或 pcie"))
-	heal := cmd.Flags().Bool("heal", false, both("the fault is over when the device is tested", "检测时故障已恢复"))
-	wait := cmd.Flags().Duration("wait", 5*time.Minute, both("how long to watch; 0: not at all", "观察的最长时间；0 为不观察"))
-	cmd.RunE = online(func(ctx context.Context, s Session, _ *cobra.Command, args []string) error {
+	device := cmd.Flags().Int("device", 0, speech.Both("which device, from 0", "加速卡编号，从 0 开始"))
+	kind := cmd.Flags().String("kind", "xid-79", speech.Both("xid-N, lost, silent, ecc, pages, rows, recovery, throttle, nvlink or pcie", "xid-N、lost、silent、ecc、pages、rows、recovery、throttle、nvlink 或 pcie"))
+	heal := cmd.Flags().Bool("heal", false, speech.Both("the fault is over when the device is tested", "检测时故障已恢复"))
+	wait := cmd.Flags().Duration("wait", 5*time.Minute, speech.Both("how long to watch; 0: not at all", "观察的最长时间；0 为不观察"))
+	cmd.RunE = a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 		n, err := client.NodeFault(ctx, s.Client, args[0], *device, *kind, *heal)
 		if err != nil {
 			return err
 		}
-		if s.Data != nil {
+		if s.Structured() {
 			return s.Data(n)
 		}
-		s.line(fault.T("0.000s injected: %s of device %d", "0.000s 已注入：%s，加速卡 %d", *kind, *device))
+		line(s, fault.T("0.000s injected: %s of device %d", "0.000s 已注入：%s，加速卡 %d", *kind, *device))
 		if *wait <= 0 {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, *wait)
 		defer cancel()
-		return s.watch(ctx, args[0], *device, card.OrderOf(n.Spec.DeviceOrders, *device))
+		return watch(ctx, s, args[0], *device, card.OrderOf(n.Spec.DeviceOrders, *device))
 	})
 	return cmd
 }
 
 // watch prints each state of a device after an order, until it is tested.
-func (s Session) watch(ctx context.Context, node string, device int, order *card.DeviceOrder) error {
+func watch(ctx context.Context, s *call.Session, node string, device int, order *card.DeviceOrder) error {
 	if order == nil {
 		return nil
 	}
@@ -113,7 +99,7 @@ func (s Session) watch(ctx context.Context, node string, device int, order *card
 		if h != nil && h.Ordered != nil && !h.Ordered.Before(order.At) {
 			if h.State != last {
 				last = h.State
-				s.line(fault.T("%.3fs %s", "%.3fs %s", max(h.Since.Sub(order.At), 0).Seconds(), Line(h, s.Lang)))
+				line(s, fault.T("%.3fs %s", "%.3fs %s", max(h.Since.Sub(order.At), 0).Seconds(), Line(h, s.Lang)))
 			}
 			if h.State == card.DeviceOpen || h.State == card.DeviceOut {
 				return nil
@@ -135,7 +121,7 @@ func unseen(ctx context.Context, err error) error {
 		WithHint(fault.T("Look at it with fermi node show, or wait longer with --wait.", "请用 fermi node show 查看，或用 --wait 延长等待。")).Because(err)
 }
 
-func (s Session) line(t fault.Text) { fmt.Fprintln(s.Out, t.In(s.Lang)) }
+func line(s *call.Session, t fault.Text) { fmt.Fprintln(s.Out, t.In(s.Lang)) }
 
 // words of the states.
 var words = map[card.DeviceState]fault.Text{

@@ -22,21 +22,12 @@ import (
 )
 
 func NodeCommand(a *call.Shell) *cobra.Command {
-	online := func(run card.Run) func(*cobra.Command, []string) error {
-		return a.Online(func(ctx context.Context, s *call.Session, args []string) error {
-			given := card.Session{Client: s.Client, Out: s.Out, Lang: s.Lang, Clock: s.Clock, Describe: func(ctx context.Context, o api.Object) error { return object.Describe(ctx, s, o) }}
-			if s.Structured() {
-				given.Data = func(v any) error { return s.Data(v) }
-			}
-			return run(ctx, given, s.Cmd, args)
-		})
-	}
 	cmd := usage.Group("node", speech.Both("Machines", "节点"),
 		object.ListCommand(a, api.KindNode, "list", speech.Both("List nodes", "列出节点")),
 		nodeVerb(a, "cordon", speech.Both("Keep new work away from nodes or devices", "停止向节点或单卡调度新任务"), fault.T("cordoned", "已隔离")),
 		nodeVerb(a, "uncordon", speech.Both("Let new work onto nodes or devices again", "恢复向节点或单卡调度新任务"), fault.T("uncordoned", "已恢复调度")),
-		drainCommand(a), farewell.Lost(farewells(a)))
-	cmd.AddCommand(append(card.Commands(online, speech.Both, usage.Need, place), host.Commands(host.Shell{Online: online, Both: speech.Both, Need: usage.Need})...)...)
+		drainCommand(a), farewell.Lost(a, leaving))
+	cmd.AddCommand(append(card.Commands(a, place, object.Describe), host.Commands(a)...)...)
 	return cmd
 }
 

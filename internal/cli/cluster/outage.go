@@ -1,47 +1,28 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/cli/call"
-	"github.com/fermi-cluster/fermi/internal/cli/farewell"
 	"github.com/fermi-cluster/fermi/internal/cli/show"
-	"github.com/fermi-cluster/fermi/internal/cli/speech"
-	"github.com/fermi-cluster/fermi/internal/cli/usage"
 )
 
 var outageColumns = []show.Column{
 	show.Fixed("TASK", "任务"), show.Number("REPLICAS", "副本"), show.Number("LOST", "丢失"), show.Col("GOES TO, OR WHY IT WAITS", "去向或等待原因"),
 }
 
-// farewells is what the commands that give up nodes and zones have of this one.
-func farewells(a *call.Shell) farewell.Shell {
-	return farewell.Shell{Both: speech.Both, Need: usage.Need, Online: func(run farewell.Run) func(*cobra.Command, []string) error {
-		return a.Online(func(ctx context.Context, s *call.Session, args []string) error {
-			given := &farewell.Session{
-				Client: s.Client, In: s.In, Err: s.Err, Lang: s.Lang, Clean: show.Clean, Line: func(line string) { show.Line(s.Out, line) },
-				Tasks: func(tasks []api.OutageTask, zone bool) error {
-					columns := drainColumns
-					if zone {
-						columns = outageColumns
-					}
-					return show.Write(s.Out, columns, outageRows(s, tasks), s.Lang, show.ScreenOf(s.Out))
-				},
-			}
-			if s.Structured() {
-				given.Data = s.Data
-			}
-			return run(ctx, given, args)
-		})
-	}}
+// leaving prints what becomes of tasks that leave a node, or a zone.
+func leaving(s *call.Session, tasks []api.OutageTask, zone bool) error {
+	columns := drainColumns
+	if zone {
+		columns = outageColumns
+	}
+	return show.Write(s.Out, columns, outageRows(s, tasks), s.Lang, show.ScreenOf(s.Out))
 }
 
 func outageRows(s *call.Session, items []api.OutageTask) [][]show.Cell {

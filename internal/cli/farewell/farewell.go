@@ -12,44 +12,25 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/call"
+	"github.com/fermi-cluster/fermi/internal/cli/show"
+	"github.com/fermi-cluster/fermi/internal/cli/speech"
+	"github.com/fermi-cluster/fermi/internal/cli/usage"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// Session is a call of a command.
-type Session struct {
-	Client *client.Client
-	In     io.Reader
-	Err    io.Writer
-	Lang   string
-	// Data prints an object where it was asked for as JSON or YAML; nil: it was not.
-	Data  func(any) error
-	Line  func(string)        // prints one
-	Clean func(string) string // one line that does nothing to a terminal
-	// Tasks prints what becomes of tasks that leave a node, or a zone.
-	Tasks func(tasks []api.OutageTask, zone bool) error
-}
-
-func (s *Session) t(en, zh string, args ...any) string { return fault.T(en, zh, args...).In(s.Lang) }
-
-// Run is what a command does.
-type Run func(ctx context.Context, s *Session, args []string) error
-
-// Shell is what the commands have of the command line: Online makes a call of each, Both joins the two languages.
-type Shell struct {
-	Online func(Run) func(*cobra.Command, []string) error
-	Both   func(en, zh string) string
-	Need   func(least, most int, usage string) cobra.PositionalArgs
-}
+// Tasks prints what becomes of tasks that leave a node, or a zone.
+type Tasks func(s *call.Session, tasks []api.OutageTask, zone bool) error
 
 // consent is the flags of what is asked for twice, or with --yes.
 type consent struct{ yes, preview bool }
 
-func (f *consent) add(sh Shell, cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, sh.Both("don't ask", "不再询问"))
+func (f *consent) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, speech.Both("don't ask", "不再询问"))
 }
 
 // sure asks who sits at the terminal; a fault says how to go on where nobody does.
-func (f *consent) sure(s *Session, question fault.Text) (bool, error) {
+func (f *consent) sure(s *call.Session, question fault.Text) (bool, error) {
 	if f.yes {
 		return true, nil
 	}
@@ -57,28 +38,28 @@ func (f *consent) sure(s *Session, question fault.Text) (bool, error) {
 		return false, fault.New(fault.Invalid, "NotConfirmed", fault.T("Nothing was changed: nobody is there to confirm it.", "未做任何更改：没有人可以确认。")).
 			WithHint(fault.T("Say --yes.", "请加 --yes。"))
 	}
-	io.WriteString(s.Err, s.Clean(question.In(s.Lang))+" [y/N]: ")
+	io.WriteString(s.Err, show.Clean(question.In(s.Lang))+" [y/N]: ")
 	line, _ := bufio.NewReader(io.LimitReader(s.In, 64)).ReadString('\n')
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes" || answer == "是", nil
 }
 
 // Lost is the command that says that machines are gone.
-func Lost(sh Shell) *cobra.Command {
+func Lost(a *call.Shell, tasks Tasks) *cobra.Command {
 	f := new(consent)
 	cmd := &cobra.Command{
-		Use: "lost NODE...", Short: sh.Both("Say that machines are gone: what ran there is given up at once", "确认机器已丢失：立即放弃其上的任务"),
-		Args: sh.Need(1, -1, "NODE..."), Example: "  fermi node lost bj1-n03\n  fermi node uncordon bj1-n03   # when it is back",
+		Use: "lost NODE...", Short: speech.Both("Say that machines are gone: what ran there is given up at once", "确认机器已丢失：立即放弃其上的任务"),
+		Args: usage.Need(1, -1, "NODE..."), Example: "  fermi node lost bj1-n03\n  fermi node uncordon bj1-n03   # when it is back",
 	}
-	f.add(sh, cmd)
-	cmd.RunE = sh.Online(func(ctx context.Context, s *Session, args []string) error {
+	f.add(cmd)
+	cmd.RunE = a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 		for _, name := range args {
 			out, err := s.Client.PreviewDrain(ctx, name, -1)
 			if err != nil {
 				return err
 			}
 			if len(out.Items) > 0 {
-				if err := s.Tasks(out.Items, false); err != nil {
+				if err := tasks(s, out.Items, false); err != nil {
 					return err
 				}
 			}
@@ -91,7 +72,7 @@ func Lost(sh Shell) *cobra.Command {
 			if _, err := s.Client.NodeVerb(ctx, "lost", name, -1); err != nil {
 				return err
 			}
-			s.Line("node/" + name + " " + s.t("is lost", "已确认丢失"))
+			show.Line(s.Out, "node/"+name+" "+s.T("is lost", "已确认丢失"))
 		}
 		return nil
 	})
@@ -99,39 +80,39 @@ func Lost(sh Shell) *cobra.Command {
 }
 
 // Outage is the command that takes a zone out, after it showed what becomes of the tasks there.
-func Outage(sh Shell) *cobra.Command {
+func Outage(a *call.Shell, tasks Tasks) *cobra.Command {
 	f := new(consent)
 	cmd := &cobra.Command{
-		Use: "outage ZONE", Short: sh.Both("Take a zone out: it takes no work, and what stands there leaves; first show where each task would go", "将可用区标记为中断：不再接收任务，其上的任务迁出；先预览各任务的去向"),
-		Args: sh.Need(1, 1, "ZONE"), Example: "  fermi zone outage beijing-1 --preview\n  fermi zone outage beijing-1 --yes\n  fermi zone recover beijing-1",
-		RunE: sh.Online(func(ctx context.Context, s *Session, args []string) error {
+		Use: "outage ZONE", Short: speech.Both("Take a zone out: it takes no work, and what stands there leaves; first show where each task would go", "将可用区标记为中断：不再接收任务，其上的任务迁出；先预览各任务的去向"),
+		Args: usage.Need(1, 1, "ZONE"), Example: "  fermi zone outage beijing-1 --preview\n  fermi zone outage beijing-1 --yes\n  fermi zone recover beijing-1",
+		RunE: a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 			out, err := s.Client.Outage(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			if s.Data != nil && !f.yes {
+			if s.Structured() && !f.yes {
 				return s.Data(out)
 			}
-			s.Line(s.t("Without %s %d [task|tasks] would start elsewhere and %d would wait.", "失去 %s 后，%d 个任务可在别处启动，%d 个需等待。", s.Clean(out.Zone), out.Move, out.Wait))
+			show.Line(s.Out, s.T("Without %s %d [task|tasks] would start elsewhere and %d would wait.", "失去 %s 后，%d 个任务可在别处启动，%d 个需等待。", show.Clean(out.Zone), out.Move, out.Wait))
 			if len(out.Items) > 0 {
-				err = s.Tasks(out.Items, true)
+				err = tasks(s, out.Items, true)
 			}
 			if err != nil {
 				return err
 			}
 			if out.More > 0 {
-				s.Line(s.t("and %d more that were not looked at", "另有 %d 个未逐一分析", out.More))
+				show.Line(s.Out, s.T("and %d more that were not looked at", "另有 %d 个未逐一分析", out.More))
 			}
 			return f.takeOut(ctx, s, args[0], len(out.Items)+out.More)
 		}),
 	}
-	f.add(sh, cmd)
-	cmd.Flags().BoolVar(&f.preview, "preview", false, sh.Both("only show what would become of the tasks there", "仅预览其上任务的去向"))
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.preview, "preview", false, speech.Both("only show what would become of the tasks there", "仅预览其上任务的去向"))
 	return cmd
 }
 
 // takeOut makes the outage true that was shown.
-func (f *consent) takeOut(ctx context.Context, s *Session, zone string, tasks int) error {
+func (f *consent) takeOut(ctx context.Context, s *call.Session, zone string, tasks int) error {
 	if f.preview {
 		return nil
 	}
@@ -141,21 +122,21 @@ func (f *consent) takeOut(ctx context.Context, s *Session, zone string, tasks in
 	if err != nil || !ok {
 		return err
 	}
-	return set(ctx, s, zone, true, s.t("is out", "已中断"))
+	return set(ctx, s, zone, true, s.T("is out", "已中断"))
 }
 
 // Recover is the command that takes an outage back.
-func Recover(sh Shell) *cobra.Command {
+func Recover(a *call.Shell) *cobra.Command {
 	return &cobra.Command{
-		Use: "recover ZONE", Short: sh.Both("Let a zone that was out take work again", "恢复可用区：重新接收任务"), Args: sh.Need(1, 1, "ZONE"), Example: "  fermi zone recover beijing-1",
-		RunE: sh.Online(func(ctx context.Context, s *Session, args []string) error {
-			return set(ctx, s, args[0], false, s.t("takes work again", "已恢复接收任务"))
+		Use: "recover ZONE", Short: speech.Both("Let a zone that was out take work again", "恢复可用区：重新接收任务"), Args: usage.Need(1, 1, "ZONE"), Example: "  fermi zone recover beijing-1",
+		RunE: a.Online(func(ctx context.Context, s *call.Session, args []string) error {
+			return set(ctx, s, args[0], false, s.T("takes work again", "已恢复接收任务"))
 		}),
 	}
 }
 
 // set writes the operator's word; somebody else's change in between is read again.
-func set(ctx context.Context, s *Session, name string, out bool, done string) error {
+func set(ctx context.Context, s *call.Session, name string, out bool, done string) error {
 	for try := 0; ; try++ {
 		zone, err := client.Get[*api.Zone](ctx, s.Client, "", name)
 		if err != nil {
@@ -168,7 +149,7 @@ func set(ctx context.Context, s *Session, name string, out bool, done string) er
 			}
 		}
 		if err == nil {
-			s.Line("zone/" + zone.Meta.Name + " " + done)
+			show.Line(s.Out, "zone/"+zone.Meta.Name+" "+done)
 			return nil
 		}
 	}

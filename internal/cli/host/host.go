@@ -1,6 +1,6 @@
 // Package host has the words of the command line about machines that come and go: `fermi node add` and `fermi node remove`.
 //
-// Place: beside cli, which gives it a session. Promise: what is to be typed on the new machine is shown whole, and a token is shown once.
+// Place: layer 5, on call. Promise: what is to be typed on the new machine is shown whole, and a token is shown once.
 // Enemies: a secret in a process list, a machine that is removed while work stands there.
 package host
 
@@ -14,33 +14,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermi-cluster/fermi/client"
-	"github.com/fermi-cluster/fermi/internal/cli/card"
+	"github.com/fermi-cluster/fermi/internal/cli/call"
+	"github.com/fermi-cluster/fermi/internal/cli/speech"
+	"github.com/fermi-cluster/fermi/internal/cli/usage"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// Shell is what the commands have of the command line: Online makes a call of each, Both joins the two languages.
-type Shell struct {
-	Online func(card.Run) func(*cobra.Command, []string) error
-	Both   func(en, zh string) string
-	Need   func(least, most int, usage string) cobra.PositionalArgs
-}
-
 // Commands are `fermi node add, remove`.
-func Commands(sh Shell) []*cobra.Command { return []*cobra.Command{add(sh), remove(sh)} }
+func Commands(a *call.Shell) []*cobra.Command { return []*cobra.Command{add(a), remove(a)} }
 
-func add(sh Shell) *cobra.Command {
+func add(a *call.Shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "add", Short: sh.Both("Make a one-time token with which a machine joins", "生成一次性令牌，供机器加入集群"), Args: sh.Need(0, 0, ""),
+		Use: "add", Short: speech.Both("Make a one-time token with which a machine joins", "生成一次性令牌，供机器加入集群"), Args: usage.Need(0, 0, ""),
 		Example: "  fermi node add --zone beijing-1 --ttl 30m",
 	}
-	zone := cmd.Flags().String("zone", "", sh.Both("zone that the machine is in; the only one when absent", "机器所在的可用区；只有一个可用区时可省略"))
-	ttl := cmd.Flags().Duration("ttl", time.Hour, sh.Both("how long the token may be used", "令牌有效期"))
-	cmd.RunE = sh.Online(func(ctx context.Context, s card.Session, _ *cobra.Command, _ []string) error {
+	zone := cmd.Flags().String("zone", "", speech.Both("zone that the machine is in; the only one when absent", "机器所在的可用区；只有一个可用区时可省略"))
+	ttl := cmd.Flags().Duration("ttl", time.Hour, speech.Both("how long the token may be used", "令牌有效期"))
+	cmd.RunE = a.Online(func(ctx context.Context, s *call.Session, _ []string) error {
 		t, err := client.AddNode(ctx, s.Client, *zone, *ttl)
 		if err != nil {
 			return err
 		}
-		if s.Data != nil {
+		if s.Structured() {
 			return s.Data(t)
 		}
 		say := func(en, zh string, args ...any) { fmt.Fprintln(s.Out, fault.T(en, zh, args...).In(s.Lang)) }
@@ -64,13 +59,13 @@ func reachable(servers []string) (out []string) {
 	return out
 }
 
-func remove(sh Shell) *cobra.Command {
+func remove(a *call.Shell) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "remove NODE...", Short: sh.Both("Forget machines that joined; their certificates count no more", "移除已加入的机器，其证书随即失效"), Args: sh.Need(1, -1, "NODE..."),
+		Use: "remove NODE...", Short: speech.Both("Forget machines that joined; their certificates count no more", "移除已加入的机器，其证书随即失效"), Args: usage.Need(1, -1, "NODE..."),
 		Example: "  fermi node drain box3 && fermi node remove box3\n  fermi node remove box3 --force   # the machine is gone",
 	}
-	force := cmd.Flags().Bool("force", false, sh.Both("the machine is gone: give up what ran there first", "机器已不在：先放弃其上的任务"))
-	cmd.RunE = sh.Online(func(ctx context.Context, s card.Session, _ *cobra.Command, args []string) error {
+	force := cmd.Flags().Bool("force", false, speech.Both("the machine is gone: give up what ran there first", "机器已不在：先放弃其上的任务"))
+	cmd.RunE = a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 		for _, name := range args {
 			if *force {
 				if _, err := s.Client.NodeVerb(ctx, "lost", name, -1); err != nil {
@@ -91,7 +86,7 @@ func remove(sh Shell) *cobra.Command {
 const patience = time.Minute
 
 // removeWhenEmpty removes a node; with force it waits until what was given up there has left.
-func removeWhenEmpty(ctx context.Context, s card.Session, name string, force bool) error {
+func removeWhenEmpty(ctx context.Context, s *call.Session, name string, force bool) error {
 	end := s.Clock.Now().Add(patience)
 	for {
 		_, err := s.Client.NodeVerb(ctx, "remove", name, -1)

@@ -43,6 +43,16 @@ func (s *wishes) bind(c *cobra.Command) {
 	f.BoolVarP(&s.detach, "detach", "d", false, cli.Both("don't wait for its end", "不等待其结束"))
 }
 
+// asked is who is asked, and the image that a word of the command line means.
+func (s *wishes) asked(cmd *cobra.Command, word string) (*where, string, error) {
+	w, err := dial(cmd)
+	if err != nil {
+		return nil, "", err
+	}
+	reference, err := w.reference(cmd.Context(), word, s)
+	return w, reference, err
+}
+
 // into puts the flags into a job.
 func (s *wishes) into(j *image.ImageJob) error {
 	for _, secret := range s.credentials {
@@ -164,11 +174,7 @@ func inspect() *cobra.Command {
 		Use: "inspect IMAGE|ENTRY", Short: cli.Both("Read digest, size, platforms, labels and entry point from its registry, on a node and with the project's accounts", "从镜像仓库读取摘要、大小、平台、标签与入口（在节点上以项目帐号读取）"), Args: cobra.ExactArgs(1),
 		Example: "  fermi image inspect python:3.12-slim\n  fermi image inspect registry.example.org/team/train:v3 --credential hub",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := dial(cmd)
-			if err != nil {
-				return err
-			}
-			reference, err := w.reference(cmd.Context(), args[0], &s)
+			w, reference, err := s.asked(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -243,11 +249,7 @@ func pull() *cobra.Command {
 		Use: "pull IMAGE|ENTRY", Short: cli.Both("Bring an image to a node, or to every node of a zone, before anything needs it", "预先将镜像拉取到某个节点或可用区的所有节点"), Args: cobra.ExactArgs(1),
 		Example: "  fermi image pull python:3.12-slim --zone beijing-1\n  fermi image pull python:3.12-slim --node gpu-07",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := dial(cmd)
-			if err != nil {
-				return err
-			}
-			reference, err := w.reference(cmd.Context(), args[0], &s)
+			w, reference, err := s.asked(cmd, args[0])
 			if err != nil {
 				return err
 			}

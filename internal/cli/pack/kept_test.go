@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fermi-cluster/fermi/internal/cli/pack/packtest"
 )
 
 // TestUnchangedCode: a folder that is as it was is not packed again; whatever changes in it is seen, also where size and
@@ -14,7 +16,7 @@ import (
 func TestUnchangedCode(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"a.py": "one", "sub/b.py": "two", ".venv/pyvenv.cfg": "x", ".gitignore": "*.bin\n", "c.bin": "x"})
+	packtest.Write(t, dir, map[string]string{"a.py": "one", "sub/b.py": "two", ".venv/pyvenv.cfg": "x", ".gitignore": "*.bin\n", "c.bin": "x"})
 	if err := os.Symlink("a.py", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +89,13 @@ func TestEnvironmentsStayAtHome(t *testing.T) {
 		"code within": {map[string]string{"pyvenv.cfg": "", "bin/python": "", "lib/x": "", "train.py": ""}, []string{"pyvenv.cfg", "train.py"}, []string{"bin", "lib"}},
 	} {
 		dir := t.TempDir()
-		writeFiles(t, dir, c.files)
+		packtest.Write(t, dir, c.files)
 		var buf bytes.Buffer
 		p, err := Folder(t.Context(), dir, &buf, func(int64) {})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := namesIn(t, buf.Bytes()); !slices.Equal(got, c.want) || !slices.Equal(p.Environments, c.env) {
+		if got := packtest.Names(t, buf.Bytes()); !slices.Equal(got, c.want) || !slices.Equal(p.Environments, c.env) {
 			t.Errorf("%s: %v, left out %v", name, got, p.Environments)
 		}
 	}

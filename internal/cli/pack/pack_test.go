@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"archive/tar"
 	"bytes"
 	"io"
 	"os"
@@ -13,23 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/klauspost/compress/zstd"
 
+	"github.com/fermi-cluster/fermi/internal/cli/pack/packtest"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
-
-func writeFiles(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		p := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // save keeps a file, as the command line does.
 func save(file string, data []byte) error {
@@ -39,36 +25,13 @@ func save(file string, data []byte) error {
 	return os.WriteFile(file, data, 0o600)
 }
 
-func namesIn(t *testing.T, archive []byte) []string {
-	t.Helper()
-	z, err := zstd.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	var names []string
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return names
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || !h.ModTime.Equal(time.Unix(0, 0)) {
-			t.Errorf("%s carries who and when: %+v", h.Name, h)
-		}
-		names = append(names, h.Name)
-	}
-}
-
 func TestPackDeterministic(t *testing.T) {
 	files := map[string]string{"b.py": strings.Repeat("x = 1\n", 10000), "a/z.txt": "z", "a/b/c": "c", "模型.py": "m", "a-b": "", strings.Repeat("long/", 40) + "f": "deep"}
 	var first Packed
 	var names []string
 	for i := range 3 {
 		dir := t.TempDir()
-		writeFiles(t, dir, files)
+		packtest.Write(t, dir, files)
 		stamp := time.Unix(1_700_000_000, 0).Add(time.Duration(i) * time.Hour)
 		for name := range files {
 			if err := os.Chtimes(filepath.Join(dir, name), stamp, stamp); err != nil {
@@ -84,7 +47,7 @@ func TestPackDeterministic(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			first, names = p, namesIn(t, buf.Bytes())
+			first, names = p, packtest.Names(t, buf.Bytes())
 		} else if p.Digest != first.Digest {
 			t.Errorf("round %d: %s, then %s", i, first.Digest, p.Digest)
 		}
@@ -99,7 +62,7 @@ func TestPackDeterministic(t *testing.T) {
 
 func TestPackSafe(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"run.sh": "x", "sub/f": "f", ".git/HEAD": "x", "sub/.git": "gitdir: x"})
+	packtest.Write(t, dir, map[string]string{"run.sh": "x", "sub/f": "f", ".git/HEAD": "x", "sub/.git": "gitdir: x"})
 	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -116,26 +79,26 @@ func TestPackSafe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"in", "loop", "run.sh", "sub/", "sub/f", "sub/up"}, namesIn(t, buf.Bytes())); diff != "" {
+	if diff := cmp.Diff([]string{"in", "loop", "run.sh", "sub/", "sub/f", "sub/up"}, packtest.Names(t, buf.Bytes())); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"abs", "fifo", "out", "sub/out"}, p.Left); diff != "" {
 		t.Error(diff)
 	}
 	// The keys of a server stay at home wherever its folder is; so does what git leaves out, unless the user says otherwise.
-	writeFiles(t, dir, map[string]string{"sub/data/format": "{}", "sub/data/link.key": "k", "sub/data/admin.token": "t", ".gitignore": "*.bin\n", "big.bin": "x"})
+	packtest.Write(t, dir, map[string]string{"sub/data/format": "{}", "sub/data/link.key": "k", "sub/data/admin.token": "t", ".gitignore": "*.bin\n", "big.bin": "x"})
 	for _, c := range []struct {
 		rules string
 		want  []string
 	}{{"", []string{".gitignore", "in", "loop", "run.sh", "sub/", "sub/f", "sub/up"}}, {"run.sh\n", []string{".fermiignore", ".gitignore", "big.bin", "in", "loop", "sub/", "sub/f", "sub/up"}}} {
 		if c.rules != "" {
-			writeFiles(t, dir, map[string]string{".fermiignore": c.rules})
+			packtest.Write(t, dir, map[string]string{".fermiignore": c.rules})
 		}
 		buf.Reset()
 		if p, err = Folder(t.Context(), dir, &buf, func(int64) {}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.want, namesIn(t, buf.Bytes())); diff != "" {
+		if diff := cmp.Diff(c.want, packtest.Names(t, buf.Bytes())); diff != "" {
 			t.Error(diff)
 		}
 		if !slices.Contains(p.Left, "sub/data") {

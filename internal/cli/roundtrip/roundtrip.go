@@ -10,40 +10,23 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/cli/call"
+	"github.com/fermi-cluster/fermi/internal/cli/show"
+	"github.com/fermi-cluster/fermi/internal/cli/speech"
+	"github.com/fermi-cluster/fermi/internal/cli/usage"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// Session is a call of a command.
-type Session struct {
-	Client *client.Client
-	Lang   string
-	// Data prints an object where it was asked for as JSON or YAML; nil: it was not.
-	Data func(any) error
-	// Table prints rows under their heads; Line prints one line.
-	Table func(heads []fault.Text, rows [][]string) error
-	Line  func(string)
-	// Describe prints everything about an object; Ago is how long something is ago.
-	Describe func(context.Context, api.Object) error
-	Ago      func(time.Time) string
+var columns = []show.Column{
+	show.Fixed("FROM", "从"), show.Fixed("TO", "到"), show.Number("DECLARED", "标称"), show.Number("MEASURED", "实测"), show.Number("USED", "采用"), show.Number("EFFICIENCY", "估算效率"), show.Col("MEASURED BETWEEN, WHEN", "测量节点与时间"),
 }
 
-// Shell is what the commands have of the command line: Online makes a call of each, Both joins the two languages.
-type Shell struct {
-	Online func(func(ctx context.Context, s *Session, args []string) error) func(*cobra.Command, []string) error
-	Both   func(en, zh string) string
-	Need   func(least, most int, usage string) cobra.PositionalArgs
-}
-
-var heads = []fault.Text{
-	{EN: "FROM", ZH: "从"}, {EN: "TO", ZH: "到"}, {EN: "DECLARED", ZH: "标称"}, {EN: "MEASURED", ZH: "实测"}, {EN: "USED", ZH: "采用"}, {EN: "EFFICIENCY", ZH: "估算效率"}, {EN: "MEASURED BETWEEN, WHEN", ZH: "测量节点与时间"},
-}
-
-// Commands are `fermi zone matrix` and `fermi zone show`.
-func Commands(sh Shell) []*cobra.Command {
+// Commands are `fermi zone matrix` and `fermi zone show`; describe prints everything about an object.
+func Commands(a *call.Shell, describe func(context.Context, *call.Session, api.Object) error) []*cobra.Command {
 	matrix := &cobra.Command{
-		Use: "matrix [ZONE]", Short: sh.Both("Show how far zones are from each other: declared, measured, and what is used", "查看可用区之间的往返延迟：标称、实测及采用的数值"),
-		Args: sh.Need(0, 1, "[ZONE]"), Example: "  fermi zone matrix\n  fermi zone matrix beijing-1",
-		RunE: sh.Online(func(ctx context.Context, s *Session, args []string) error {
+		Use: "matrix [ZONE]", Short: speech.Both("Show how far zones are from each other: declared, measured, and what is used", "查看可用区之间的往返延迟：标称、实测及采用的数值"),
+		Args: usage.Need(0, 1, "[ZONE]"), Example: "  fermi zone matrix\n  fermi zone matrix beijing-1",
+		RunE: a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 			zone := ""
 			if len(args) > 0 { // it may be called by its display name
 				o, err := s.Client.Get(ctx, api.KindZone, "", args[0])
@@ -57,34 +40,34 @@ func Commands(sh Shell) []*cobra.Command {
 				return err
 			}
 			m.Items = of(m.Items, zone)
-			if s.Data != nil {
+			if s.Structured() {
 				return s.Data(m)
 			}
-			return s.table(m.Items)
+			return table(s, m.Items)
 		}),
 	}
-	show := &cobra.Command{
-		Use: "show ZONE", Short: sh.Both("Show a zone, and how far it is from the others", "查看可用区及其到其他可用区的往返延迟"), Args: sh.Need(1, 1, "ZONE"),
-		RunE: sh.Online(func(ctx context.Context, s *Session, args []string) error {
+	one := &cobra.Command{
+		Use: "show ZONE", Short: speech.Both("Show a zone, and how far it is from the others", "查看可用区及其到其他可用区的往返延迟"), Args: usage.Need(1, 1, "ZONE"),
+		RunE: a.Online(func(ctx context.Context, s *call.Session, args []string) error {
 			o, err := s.Client.Get(ctx, api.KindZone, "", args[0])
 			if err != nil {
 				return err
 			}
-			if s.Data != nil {
+			if s.Structured() {
 				return s.Data(o)
 			}
 			m, err := client.ZoneMatrix(ctx, s.Client)
 			if err != nil {
 				return err
 			}
-			if err := s.Describe(ctx, o); err != nil {
+			if err := describe(ctx, s, o); err != nil {
 				return err
 			}
-			s.Line("")
-			return s.table(of(m.Items, o.GetMeta().Name))
+			show.Line(s.Out, "")
+			return table(s, of(m.Items, o.GetMeta().Name))
 		}),
 	}
-	return []*cobra.Command{matrix, show}
+	return []*cobra.Command{matrix, one}
 }
 
 // of are the pairs that a zone is one of, seen from it; all if it is "".
@@ -110,12 +93,12 @@ func of(items []roundtrip.ZoneDistance, zone string) []roundtrip.ZoneDistance {
 	return out
 }
 
-func (s *Session) table(items []roundtrip.ZoneDistance) error {
+func table(s *call.Session, items []roundtrip.ZoneDistance) error {
 	if len(items) == 0 {
-		s.Line(fault.T("There are no two zones.", "没有两个可用区。").In(s.Lang))
+		show.Line(s.Out, fault.T("There are no two zones.", "没有两个可用区。").In(s.Lang))
 		return nil
 	}
-	rows := make([][]string, len(items))
+	rows := make([][]show.Cell, len(items))
 	for i, d := range items {
 		declared, measured := "-", "-"
 		if d.DeclaredMs != nil {
@@ -124,12 +107,12 @@ func (s *Session) table(items []roundtrip.ZoneDistance) error {
 		if d.Measured != nil {
 			measured = Millis(d.Measured.P50Ms)
 		}
-		rows[i] = []string{
-			d.From, d.To, declared, measured, Millis(d.UsedMs) + " " + Source(d.Source).In(s.Lang), strconv.FormatFloat(d.Efficiency, 'f', 0, 64) + "%",
-			Note(d, s.Ago).In(s.Lang),
+		rows[i] = []show.Cell{
+			show.Text(d.From), show.Text(d.To), show.Text(declared), show.Text(measured), show.Text(Millis(d.UsedMs) + " " + Source(d.Source).In(s.Lang)),
+			show.Text(strconv.FormatFloat(d.Efficiency, 'f', 0, 64) + "%"), show.Text(Note(d, s.Ago).In(s.Lang)),
 		}
 	}
-	return s.Table(heads, rows)
+	return show.Write(s.Out, columns, rows, s.Lang, show.ScreenOf(s.Out))
 }
 
 // Millis shows milliseconds, no finer than a hundredth.

@@ -75,7 +75,7 @@ func TestCovered(t *testing.T) {
 			t.Fatalf("step %d instead of %d", got, want)
 		}
 		for i := range s.Members {
-			g := link.Generation{Restore: want}
+			g := link.Generation{States: link.States{Restore: want}}
 			s.Introduce(i, &g)
 			if own := fmt.Sprintf("127.0.0.1:%d", 6000+i); slices.ContainsFunc(g.Sources, func(c link.Source) bool { return c.Address == own }) {
 				t.Fatal("it is told to ask itself")

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/ckpt/interval"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -17,7 +17,7 @@ import (
 const (
 	// failurePrior is how long one node goes between failures before any was seen. Llama 3's published run had 419 unexpected ones
 	// in 54 days on 2,048 nodes: one in 264 node-days. A month is nine times as careful: scripts fail too. The interval goes with
-	// the root of it, so that a wrong guess costs little, and what is seen soon outweighs it (ckpt.MTBF).
+	// the root of it, so that a wrong guess costs little, and what is seen soon outweighs it (interval.MTBF).
 	failurePrior = 30 * 24 * time.Hour
 	// mostAtStake bounds every interval: what is measured says nothing of what nobody expects.
 	mostAtStake = time.Hour
@@ -55,7 +55,7 @@ func (m *Measured) tuned(tier string, now time.Time) *api.SaveInterval {
 	if step <= 0 || !m.Spec.Tunes(tier) {
 		return nil
 	}
-	c, least := ckpt.Cost{Step: step}, leastSteps*step
+	c, least := interval.Cost{Step: step}, leastSteps*step
 	if tier == api.MemoryTier {
 		if c.Stall = m.stall(); c.Stall == 0 {
 			return untimed(step)
@@ -71,8 +71,8 @@ func (m *Measured) tuned(tier string, now time.Time) *api.SaveInterval {
 	}
 	past := failuresOf(m.Status, now, tier != api.MemoryTier)
 	c.Seen, c.Over, c.Recovery = past.count, past.over, past.back
-	c.MTBF = ckpt.MTBF(past.count, past.over, failurePrior/time.Duration(max(m.Nodes, 1)))
-	t, err := ckpt.Interval(c, least, max(mostAtStake, least))
+	c.MTBF = interval.MTBF(past.count, past.over, failurePrior/time.Duration(max(m.Nodes, 1)))
+	t, err := interval.Tune(c, least, max(mostAtStake, least))
 	if err != nil {
 		return nil // times that can't be: clocks went back
 	}

@@ -355,8 +355,9 @@ func (c *Controller) ask(g *gang.Gang, list []int, status *api.TrainingTaskStatu
 	for _, i := range list {
 		m := &roll.Members[i]
 		err := c.order(m, link.Generation{
-			Number: int64(status.Generation) + 1, FirstRank: m.First, World: roll.World, Lead: m.Address(m.Said.Port),
-			Preflight: &preflight.Round{ID: round, Targets: targets[i]},
+			Number:     int64(status.Generation) + 1,
+			Preflight:  &preflight.Round{ID: round, Targets: targets[i]},
+			Membership: link.Membership{FirstRank: m.First, World: roll.World, Lead: m.Address(m.Said.Port)},
 		})
 		if err != nil {
 			return err
@@ -371,8 +372,9 @@ func (c *Controller) askLate(g *gang.Gang, list []int, status *api.TrainingTaskS
 	for _, i := range list {
 		m := &all[i]
 		err := c.order(m, link.Generation{
-			Number: int64(status.Generation) + 1, World: max(m.Ranks, 1), Lead: m.Address(m.Said.Port),
-			Preflight: &preflight.Round{ID: g.LateRound(m)},
+			Number:     int64(status.Generation) + 1,
+			Preflight:  &preflight.Round{ID: g.LateRound(m)},
+			Membership: link.Membership{World: max(m.Ranks, 1), Lead: m.Address(m.Said.Port)},
 		})
 		if err != nil {
 			return err

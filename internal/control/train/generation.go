@@ -18,8 +18,11 @@ func (s *snapshot) orderFor(i int, status *api.TrainingTaskStatus, hold bool) li
 		origin = &link.Origin{TaskID: o.TaskID, Name: o.Name}
 	}
 	g := link.Generation{
-		Origin: origin, Number: int64(generation), FirstRank: s.Members[i].First, World: r.World, Group: s.Members[i].Group, Groups: s.Members[i].Groups, Lead: r.Lead, Table: r.Members,
-		Restore: r.Restore, Hold: hold, Ports: r.Ports, Hosts: r.Hosts, Every: save.Every(status),
+		Number:     int64(generation),
+		Hold:       hold,
+		Every:      save.Every(status),
+		Membership: link.Membership{FirstRank: s.Members[i].First, World: r.World, Group: s.Members[i].Group, Groups: s.Members[i].Groups, Lead: r.Lead, Table: r.Members, Ports: r.Ports, Hosts: r.Hosts},
+		States:     link.States{Origin: origin, Restore: r.Restore},
 	}
 	s.Introduce(i, &g)
 	return g

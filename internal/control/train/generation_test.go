@@ -41,7 +41,7 @@ func TestBackOff(t *testing.T) {
 	if p.wake == 0 || p.status.Reason != "BackingOff" || p.status.Generation != 1 || len(p.goAhead) > 0 {
 		t.Errorf("%+v", summary(p))
 	}
-	for name, got := range map[string]link.Ranks{"reported": {Step: 3}, "saved": {Held: []int64{2, 3}}} {
+	for name, got := range map[string]link.Ranks{"reported": {Progress: link.Progress{Step: 3}}, "saved": {Holding: link.Holding{Held: []int64{2, 3}}}} {
 		m.Said.Step, m.Said.Held = got.Step, got.Held
 		tk.Status.Rendezvous.Restore = 2
 		if p := decide(snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: placed()}, Members: gang.Members{m}, World: 1}}, now); p.status.Generation != 2 {

@@ -59,7 +59,7 @@ func TestLostLauncherIsReplacedAlone(t *testing.T) {
 		// Another one stands in its slot, and is ready.
 		s.Task.Status, s.Placement.Spec = p.status, *p.resize
 		s.Members[1] = at(3, 1, engine.StateCreated, true, nil)
-		s.Members[1].Ranks, s.Members[1].Number, s.Members[1].Node, s.Members[1].Said = 2, 1, "n1", link.Ranks{Port: 4003, PeerPort: 6003, Prepared: true}
+		s.Members[1].Ranks, s.Members[1].Number, s.Members[1].Node, s.Members[1].Said = 2, 1, "n1", link.Ranks{Port: 4003, Prepared: true, Holding: link.Holding{PeerPort: 6003}}
 		for i := range s.Members {
 			s.Members[i].Said.Frozen = true
 		}

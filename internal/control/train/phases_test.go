@@ -27,7 +27,7 @@ func newStory(t *testing.T) *story {
 	tk.Status.Replicas = api.ReplicaCount{Total: 2, Running: 2}
 	start := now.Add(-100 * time.Second)
 	tk.Status.StartedAt = &start
-	y := &story{t: t, task: tk, said: [2]link.Ranks{{Generation: 1, Port: 4000, Step: 40}, {Generation: 1, Port: 4001, Step: 41}}}
+	y := &story{t: t, task: tk, said: [2]link.Ranks{{Generation: 1, Port: 4000, Progress: link.Progress{Step: 40}}, {Generation: 1, Port: 4001, Progress: link.Progress{Step: 41}}}}
 	for i := range y.said {
 		y.said[i].SteppedAt = start.Add(10 * time.Second)
 		y.said[i].Pace.Course = link.Course{First: 1, LastAt: now, Patience: 10 * time.Second}
@@ -60,7 +60,7 @@ func (y *story) fail(i int, after time.Duration) {
 }
 
 func (y *story) start(i int, generation int64) {
-	y.said[i] = link.Ranks{Generation: generation, Port: 4000 + i, Step: y.task.Status.Rendezvous.Restore}
+	y.said[i] = link.Ranks{Generation: generation, Port: 4000 + i, Progress: link.Progress{Step: y.task.Status.Rendezvous.Restore}}
 }
 
 func TestARecoveryIsMeasuredByPhase(t *testing.T) {

@@ -64,7 +64,7 @@ func generationOf(members []Member, roles []api.Role, m *Member) link.Generation
 		}
 		return 1
 	}
-	g := link.Generation{Number: int64(m.Attempt), World: ranks(m), Groups: 1, Table: string(m.Name), Lead: net.JoinHostPort(alone, strconv.Itoa(m.Said.Port))}
+	g := link.Generation{Number: int64(m.Attempt), Membership: link.Membership{World: ranks(m), Groups: 1, Table: string(m.Name), Lead: net.JoinHostPort(alone, strconv.Itoa(m.Said.Port))}}
 	if len(members) < 2 {
 		return g
 	}

@@ -28,10 +28,10 @@ func pair() (members []Member, roles []api.Role) {
 func TestGang(t *testing.T) {
 	members, roles := pair()
 	want := link.Generation{
-		Number: 2, World: 4, Groups: 3, Lead: "10.0.0.1:9000", Table: string(members[2].Name),
-		Roles: []link.Role{
+		Number: 2,
+		Membership: link.Membership{World: 4, Groups: 3, Lead: "10.0.0.1:9000", Table: string(members[2].Name), Roles: []link.Role{
 			{Name: "decode", Ranks: 2, Replicas: 2, Addresses: []string{"10.0.0.1:8000", "10.0.0.2:8001"}}, {Name: "prefill", Ranks: 2, Replicas: 1, Addresses: []string{"10.0.0.9:8000"}},
-		},
+		}},
 	}
 	for i, place := range [][2]int{{2, 2}, {1, 1}, {0, 0}} { // group and first rank of prefill-0, decode-1, decode-0
 		want.Group, want.FirstRank = place[0], place[1]
@@ -40,7 +40,7 @@ func TestGang(t *testing.T) {
 		}
 	}
 	alone := generationOf(members[:1], roles, &members[0])
-	if d := cmp.Diff(link.Generation{Number: 2, World: 2, Groups: 1, Lead: "127.0.0.1:9000", Table: string(members[0].Name)}, alone); d != "" {
+	if d := cmp.Diff(link.Generation{Number: 2, Membership: link.Membership{World: 2, Groups: 1, Lead: "127.0.0.1:9000", Table: string(members[0].Name)}}, alone); d != "" {
 		t.Errorf("alone: %s", d)
 	}
 }

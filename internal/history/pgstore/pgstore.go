@@ -49,6 +49,7 @@ type link struct {
 // Store is a History. Safe for concurrent use.
 type Store struct {
 	link
+	ledger
 	points
 	served
 	cfg    Config
@@ -95,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, s.sick(err)
 	}
 	s.try = s.again
-	s.served = served{s.link}
+	s.ledger, s.served = ledger{s.link}, served{s.link}
 	s.points = points{link: s.link, most: history.MaxBlocks}
 	// Not bounded like the rest: others may be migrating, and building an index takes its time.
 	if err := s.try(ctx, true, func(context.Context) error {

@@ -29,8 +29,11 @@ func bit(b bool) int64 {
 	return 0
 }
 
+// ledger keeps what work used, what that cost, and how its runs went.
+type ledger struct{ link }
+
 // PutUsage replaces by replica.
-func (s *Store) PutUsage(ctx context.Context, rows ...history.UsageRow) error {
+func (s *ledger) PutUsage(ctx context.Context, rows ...history.UsageRow) error {
 	all := make([]statement, len(rows))
 	for i, r := range rows {
 		if err := r.Check(); err != nil {
@@ -52,11 +55,11 @@ func (s *Store) PutUsage(ctx context.Context, rows ...history.UsageRow) error {
 }
 
 // UsageOf is a task's rows by start.
-func (s *Store) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow, error) {
+func (s *ledger) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow, error) {
 	return s.usage(ctx, `task = $1 ORDER BY start, replica`, taskID)
 }
 
-func (s *Store) usage(ctx context.Context, where string, args ...any) ([]history.UsageRow, error) {
+func (s *ledger) usage(ctx context.Context, where string, args ...any) ([]history.UsageRow, error) {
 	return read(ctx, s.link, `SELECT `+usageColumns+` FROM usage WHERE `+where, args, func(r pgx.Rows) (u history.UsageRow, err error) {
 		var cpu, memory, start, spent, peak, spot int64
 		var stop *int64
@@ -69,7 +72,7 @@ func (s *Store) usage(ctx context.Context, where string, args ...any) ([]history
 }
 
 // EachUsage walks the index of starts.
-func (s *Store) EachUsage(ctx context.Context, span history.UsageSpan, f func(history.UsageRow)) error {
+func (s *ledger) EachUsage(ctx context.Context, span history.UsageSpan, f func(history.UsageRow)) error {
 	return span.Pages(f, func(after history.UsageRow) ([]history.UsageRow, error) {
 		where, args := span.Where(after, nanos, func(n int) string { return "$" + strconv.Itoa(n) })
 		return s.usage(ctx, where, args...)
@@ -77,7 +80,7 @@ func (s *Store) EachUsage(ctx context.Context, span history.UsageSpan, f func(hi
 }
 
 // PutBook keeps what is there.
-func (s *Store) PutBook(ctx context.Context, b history.Book) error {
+func (s *ledger) PutBook(ctx context.Context, b history.Book) error {
 	body, err := json.Marshal(b.Spec)
 	if err != nil {
 		return err
@@ -86,7 +89,7 @@ func (s *Store) PutBook(ctx context.Context, b history.Book) error {
 }
 
 // BooksOf begins with the one in force at from.
-func (s *Store) BooksOf(ctx context.Context, zone string, from, to time.Time) ([]history.Book, error) {
+func (s *ledger) BooksOf(ctx context.Context, zone string, from, to time.Time) ([]history.Book, error) {
 	out, err := read(ctx, s.link, fmt.Sprintf(`SELECT since, body FROM books WHERE zone = $1 AND since < $3
 		AND since >= COALESCE((SELECT MAX(since) FROM books WHERE zone = $1 AND since <= $2), $2) ORDER BY since DESC LIMIT %d`, history.MaxBooks),
 		[]any{zone, nanos(from), nanos(to)}, func(r pgx.Rows) (b history.Book, err error) {
@@ -103,7 +106,7 @@ func (s *Store) BooksOf(ctx context.Context, zone string, from, to time.Time) ([
 }
 
 // PutRun replaces by task.
-func (s *Store) PutRun(ctx context.Context, r history.Run) error {
+func (s *ledger) PutRun(ctx context.Context, r history.Run) error {
 	return s.write(ctx, statement{`INSERT INTO runs (` + runColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (task) DO UPDATE SET owner = excluded.owner, name = excluded.name, framework = excluded.framework, work = excluded.work,
 		devices = excluded.devices, nodes = excluded.nodes, zones = excluded.zones, ran = excluded.ran, last = excluded.last,
@@ -113,7 +116,7 @@ func (s *Store) PutRun(ctx context.Context, r history.Run) error {
 }
 
 // NewestRuns walks the index of ends.
-func (s *Store) NewestRuns(ctx context.Context, limit int) ([]history.Run, error) {
+func (s *ledger) NewestRuns(ctx context.Context, limit int) ([]history.Run, error) {
 	return read(ctx, s.link, fmt.Sprintf(`SELECT `+runColumns+` FROM runs ORDER BY ended DESC, task DESC LIMIT %d`, min(max(limit, 1), history.MaxRuns)), nil, func(row pgx.Rows) (r history.Run, err error) {
 		var zones string
 		var ran, last, declared, succeeded, ended int64

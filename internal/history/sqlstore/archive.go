@@ -15,8 +15,15 @@ import (
 // encodeChunk is how many rows one goroutine encodes.
 const encodeChunk = 128
 
+// archive keeps work that has ended, and finds it again.
+type archive struct {
+	write func(ctx context.Context, do func(ctx context.Context, w *writer) error) error
+	query func(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error
+	tune  tuning
+}
+
 // PutArchived replaces by object id.
-func (s *Store) PutArchived(ctx context.Context, rows ...history.Archived) error {
+func (s *archive) PutArchived(ctx context.Context, rows ...history.Archived) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -131,7 +138,7 @@ func (w *writer) entryOf(ctx context.Context, kind api.Kind, id string) (seq int
 }
 
 // Forget deletes rows; absent is fine.
-func (s *Store) Forget(ctx context.Context, kind api.Kind, ids ...string) error {
+func (s *archive) Forget(ctx context.Context, kind api.Kind, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -158,13 +165,13 @@ func (s *Store) Forget(ctx context.Context, kind api.Kind, ids ...string) error 
 }
 
 // Expired lists objects whose time has come, the oldest first.
-func (s *Store) Expired(ctx context.Context, now time.Time, limit int) ([]history.Archived, error) {
+func (s *archive) Expired(ctx context.Context, now time.Time, limit int) ([]history.Archived, error) {
 	return s.fetch(ctx, `SELECT a.kind, a.phase, a.queue, a.expires, b.body FROM archived a JOIN archived_body b ON b.seq = a.seq
 		WHERE a.expires < ? ORDER BY a.expires LIMIT ?`, nanos(now), min(max(limit, 1), maxLimit))
 }
 
 // GetArchived finds by id, or by the newest with this name.
-func (s *Store) GetArchived(ctx context.Context, kind api.Kind, project, nameOrID string) (history.Archived, error) {
+func (s *archive) GetArchived(ctx context.Context, kind api.Kind, project, nameOrID string) (history.Archived, error) {
 	const head = `SELECT a.kind, a.phase, a.queue, a.expires, b.body FROM archived a JOIN archived_body b ON b.seq = a.seq WHERE a.kind = ? AND `
 	for _, cond := range []string{`a.id = ?`, `a.name = ?`} {
 		args := []any{string(kind), nameOrID}
@@ -185,7 +192,7 @@ func (s *Store) GetArchived(ctx context.Context, kind api.Kind, project, nameOrI
 }
 
 // fetch reads whole objects: kind, phase, queue, expires, body.
-func (s *Store) fetch(ctx context.Context, query string, args ...any) ([]history.Archived, error) {
+func (s *archive) fetch(ctx context.Context, query string, args ...any) ([]history.Archived, error) {
 	var out []history.Archived
 	err := s.query(ctx, query, args, func(r *sql.Rows) error {
 		a, err := scanArchived(r)

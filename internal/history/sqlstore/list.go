@@ -104,7 +104,7 @@ func (l *list) zoneNeeds() needs {
 }
 
 // ListArchived walks archived objects in order.
-func (s *Store) ListArchived(ctx context.Context, q history.ListQuery) ([]history.Archived, error) {
+func (s *archive) ListArchived(ctx context.Context, q history.ListQuery) ([]history.Archived, error) {
 	l, err := newList(q)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (s *Store) ListArchived(ctx context.Context, q history.ListQuery) ([]histor
 }
 
 // find gives the row numbers of a page, in order.
-func (s *Store) find(ctx context.Context, l *list) ([]int64, error) {
+func (s *archive) find(ctx context.Context, l *list) ([]int64, error) {
 	if len(l.zoneNeeds()) == 0 {
 		return s.walk(ctx, l, nil, nil, l.Limit)
 	}
@@ -149,7 +149,7 @@ func (s *Store) find(ctx context.Context, l *list) ([]int64, error) {
 }
 
 // pick fetches rows by number, checks and sorts. CROSS JOIN keeps SQLite to that order.
-func (s *Store) pick(ctx context.Context, l *list, seqs []int64) ([]int64, error) {
+func (s *archive) pick(ctx context.Context, l *list, seqs []int64) ([]int64, error) {
 	if len(seqs) == 0 {
 		return nil, nil
 	}
@@ -163,14 +163,14 @@ func (s *Store) pick(ctx context.Context, l *list, seqs []int64) ([]int64, error
 }
 
 // walk reads a part of the order, checking every row.
-func (s *Store) walk(ctx context.Context, l *list, lo, hi *place, limit int) ([]int64, error) {
+func (s *archive) walk(ctx context.Context, l *list, lo, hi *place, limit int) ([]int64, error) {
 	where, args := l.order.within(l.Kind, lo, hi)
 	args = append(append(args, l.args...), limit)
 	return s.seqs(ctx, `SELECT seq FROM archived INDEXED BY `+l.order.index+` WHERE `+where+l.where+
 		` ORDER BY `+l.order.by(l.direction())+` LIMIT ?`, args)
 }
 
-func (s *Store) seqs(ctx context.Context, query string, args []any) ([]int64, error) {
+func (s *archive) seqs(ctx context.Context, query string, args []any) ([]int64, error) {
 	var out []int64
 	err := s.query(ctx, query, args, func(r *sql.Rows) error {
 		var seq int64
@@ -185,7 +185,7 @@ func (s *Store) seqs(ctx context.Context, query string, args []any) ([]int64, er
 type span struct{ lo, hi *place }
 
 // skip walks only zones that may have what is needed.
-func (s *Store) skip(ctx context.Context, l *list) ([]int64, error) {
+func (s *archive) skip(ctx context.Context, l *list) ([]int64, error) {
 	var out []int64
 	err := s.eachSpan(ctx, l, func(part span) (bool, error) {
 		found, err := s.walk(ctx, l, part.lo, part.hi, l.Limit-len(out))
@@ -197,7 +197,7 @@ func (s *Store) skip(ctx context.Context, l *list) ([]int64, error) {
 
 // eachSpan visits, in the query's direction, the parts of the order that may have what is needed,
 // until visit says that it is enough.
-func (s *Store) eachSpan(ctx context.Context, l *list, visit func(span) (more bool, err error)) error {
+func (s *archive) eachSpan(ctx context.Context, l *list, visit func(span) (more bool, err error)) error {
 	var from *place // where the zones not yet looked at begin, or with Desc end
 	for {
 		zones, err := s.zonesFrom(ctx, l, from)
@@ -250,7 +250,7 @@ func (l *list) spans(zones []seenZone) []span {
 
 // zonesFrom reads a page of zones in the query's direction: at first from the one that holds the
 // cursor, then from where the page before ended.
-func (s *Store) zonesFrom(ctx context.Context, l *list, from *place) ([]seenZone, error) {
+func (s *archive) zonesFrom(ctx context.Context, l *list, from *place) ([]seenZone, error) {
 	if from == nil && l.After != nil {
 		at := l.cursor()
 		from = &at
@@ -305,7 +305,7 @@ func (l *list) close(zones []seenZone, from *place, zonePage int) []seenZone {
 }
 
 // CountArchived counts what ListArchived would walk, up to max.
-func (s *Store) CountArchived(ctx context.Context, q history.ListQuery, max int) (int, error) {
+func (s *archive) CountArchived(ctx context.Context, q history.ListQuery, max int) (int, error) {
 	l, err := newList(q)
 	if err != nil {
 		return 0, err
@@ -328,7 +328,7 @@ func (s *Store) CountArchived(ctx context.Context, q history.ListQuery, max int)
 	return n, err
 }
 
-func (s *Store) count(ctx context.Context, from string, args []any, max int) (n int, err error) {
+func (s *archive) count(ctx context.Context, from string, args []any, max int) (n int, err error) {
 	err = s.query(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+from+` LIMIT ?)`, append(args, max),
 		func(r *sql.Rows) error { return r.Scan(&n) })
 	return n, err

@@ -39,6 +39,8 @@ var usual = tuning{sparse: 4000, zoneMax: 1024, zonePage: 64}
 
 // Store is a History. Safe for concurrent use.
 type Store struct {
+	archive
+	ledger
 	points
 	served
 	cfg     Config
@@ -69,6 +71,7 @@ func open(ctx context.Context, cfg Config, tune tuning) (*Store, error) {
 	}
 	f.Close()
 	s := &Store{cfg: cfg, tune: tune}
+	s.archive, s.ledger = archive{write: s.write, query: s.query, tune: tune}, ledger{write: s.write, query: s.query}
 	s.served = served{write: s.write, query: s.query}
 	s.points = points{write: s.write, query: s.query, most: cmp.Or(tune.blocks, history.MaxBlocks)}
 	// One connection writes; SQLite knows no more. Its cache is large, for the indexes.

@@ -16,8 +16,14 @@ import (
 const usageColumns = `replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop,
 	exit_code, reason, cpu_time, peak_bytes, price_hour, thousandths, spot`
 
+// ledger keeps what work used, what that cost, and how its runs went.
+type ledger struct {
+	write func(ctx context.Context, do func(ctx context.Context, w *writer) error) error
+	query func(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error
+}
+
 // PutUsage replaces by replica.
-func (s *Store) PutUsage(ctx context.Context, rows ...history.UsageRow) error {
+func (s *ledger) PutUsage(ctx context.Context, rows ...history.UsageRow) error {
 	for i := range rows {
 		if err := rows[i].Check(); err != nil {
 			return err
@@ -57,11 +63,11 @@ func scanUsage(r *sql.Rows) (u history.UsageRow, err error) {
 }
 
 // UsageOf is a task's rows by start.
-func (s *Store) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow, error) {
+func (s *ledger) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow, error) {
 	return s.usage(ctx, `task = ?1 ORDER BY start, replica`, taskID)
 }
 
-func (s *Store) usage(ctx context.Context, where string, args ...any) (out []history.UsageRow, err error) {
+func (s *ledger) usage(ctx context.Context, where string, args ...any) (out []history.UsageRow, err error) {
 	err = s.query(ctx, `SELECT `+usageColumns+` FROM usage WHERE `+where, args, func(r *sql.Rows) error {
 		u, err := scanUsage(r)
 		out = append(out, u)
@@ -71,7 +77,7 @@ func (s *Store) usage(ctx context.Context, where string, args ...any) (out []his
 }
 
 // EachUsage walks the index of starts.
-func (s *Store) EachUsage(ctx context.Context, span history.UsageSpan, f func(history.UsageRow)) error {
+func (s *ledger) EachUsage(ctx context.Context, span history.UsageSpan, f func(history.UsageRow)) error {
 	return span.Pages(f, func(after history.UsageRow) ([]history.UsageRow, error) {
 		where, args := span.Where(after, nanos, func(n int) string { return "?" + strconv.Itoa(n) })
 		return s.usage(ctx, where, args...)
@@ -79,7 +85,7 @@ func (s *Store) EachUsage(ctx context.Context, span history.UsageSpan, f func(hi
 }
 
 // PutBook keeps what is there.
-func (s *Store) PutBook(ctx context.Context, b history.Book) error {
+func (s *ledger) PutBook(ctx context.Context, b history.Book) error {
 	body, err := json.Marshal(b.Spec)
 	if err != nil {
 		return err
@@ -90,7 +96,7 @@ func (s *Store) PutBook(ctx context.Context, b history.Book) error {
 }
 
 // BooksOf begins with the one in force at from.
-func (s *Store) BooksOf(ctx context.Context, zone string, from, to time.Time) (out []history.Book, err error) {
+func (s *ledger) BooksOf(ctx context.Context, zone string, from, to time.Time) (out []history.Book, err error) {
 	err = s.query(ctx, `SELECT since, body FROM books WHERE zone = ?1 AND since < ?3
 		AND since >= COALESCE((SELECT MAX(since) FROM books WHERE zone = ?1 AND since <= ?2), ?2) ORDER BY since DESC LIMIT ?4`,
 		[]any{zone, nanos(from), nanos(to), history.MaxBooks}, func(r *sql.Rows) error {
@@ -109,7 +115,7 @@ func (s *Store) BooksOf(ctx context.Context, zone string, from, to time.Time) (o
 }
 
 // PutRun replaces by task.
-func (s *Store) PutRun(ctx context.Context, r history.Run) error {
+func (s *ledger) PutRun(ctx context.Context, r history.Run) error {
 	return s.write(ctx, func(ctx context.Context, w *writer) error {
 		return w.exec(ctx, `INSERT OR REPLACE INTO runs (task, owner, name, framework, work, devices, nodes, zones, ran, last, declared, succeeded, ended)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.TaskID, r.Owner, r.Name, r.Framework, r.Work, r.Devices, r.Nodes,
@@ -118,7 +124,7 @@ func (s *Store) PutRun(ctx context.Context, r history.Run) error {
 }
 
 // NewestRuns walks the index of ends.
-func (s *Store) NewestRuns(ctx context.Context, limit int) (out []history.Run, err error) {
+func (s *ledger) NewestRuns(ctx context.Context, limit int) (out []history.Run, err error) {
 	err = s.query(ctx, `SELECT task, owner, name, framework, work, devices, nodes, zones, ran, last, declared, succeeded, ended FROM runs
 		ORDER BY ended DESC, task DESC LIMIT ?`, []any{min(max(limit, 1), history.MaxRuns)}, func(row *sql.Rows) error {
 		var r history.Run

@@ -17,6 +17,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/flock"
 )
 
 const (
@@ -28,7 +29,6 @@ const (
 	prefixNew = ".new-"
 	prefixOld = ".old-"
 
-	lockPause  = 50 * time.Millisecond
 	keepUnused = 30 * 24 * time.Hour
 )
 
@@ -70,7 +70,7 @@ func (d *Depot) Hold(ctx context.Context, v Version, lay func(ctx context.Contex
 		return nil, err
 	}
 	for {
-		if err := take(ctx, lock, unix.LOCK_SH); err != nil {
+		if err := flock.Take(ctx, lock, unix.LOCK_SH); err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
 		if isLaid(place, v) {
@@ -78,7 +78,7 @@ func (d *Depot) Hold(ctx context.Context, v Version, lay func(ctx context.Contex
 			_ = os.Chtimes(lock.Name(), now, now) // it is only found older than it is
 			return &Held{Root: filepath.Join(place, v.Digest, dirRoot), lock: lock}, nil
 		}
-		if err := take(ctx, lock, unix.LOCK_EX); err != nil { // the kernel lets go of the other first: somebody may be before us
+		if err := flock.Take(ctx, lock, unix.LOCK_EX); err != nil { // the kernel lets go of the other first: somebody may be before us
 			return nil, errors.Join(err, lock.Close())
 		}
 		if isLaid(place, v) {
@@ -125,24 +125,6 @@ func openLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 }
 
-// take waits for a lock.
-func take(ctx context.Context, lock *os.File, how int) error {
-	for {
-		err := unix.Flock(int(lock.Fd()), how|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockPause):
-		}
-	}
-}
-
 // entry is a version that takes room.
 type entry struct {
 	Version
@@ -156,7 +138,7 @@ func (d *Depot) makeRoom(ctx context.Context, v Version, lock *os.File) error {
 		return err
 	}
 	defer room.Close()
-	if err := take(ctx, room, unix.LOCK_EX); err != nil {
+	if err := flock.Take(ctx, room, unix.LOCK_EX); err != nil {
 		return err
 	}
 	all, err := d.entries(v.key())

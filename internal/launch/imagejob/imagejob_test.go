@@ -104,8 +104,8 @@ func TestDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	d := &differ{ctx: t.Context(), to: tar.NewWriter(&b), base: base, now: now, skip: map[string]bool{"/etc/hosts": true, "/home/lab/replica": true}}
-	if err := errors.Join(d.compare("."), d.to.Close()); err != nil {
+	d := &differ{to: tar.NewWriter(&b), base: base, now: now, skip: map[string]bool{"/etc/hosts": true, "/home/lab/replica": true}}
+	if err := errors.Join(d.compare(t.Context(), "."), d.to.Close()); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}

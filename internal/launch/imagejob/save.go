@@ -55,8 +55,8 @@ func save(ctx context.Context, base, reference string) (*image.ImageFound, error
 		return nil, err
 	}
 	out := bufio.NewWriterSize(file, 1<<20)
-	d := &differ{ctx: ctx, to: tar.NewWriter(out), base: Base, now: "/", skip: mounts}
-	if err = d.compare("."); err == nil {
+	d := &differ{to: tar.NewWriter(out), base: Base, now: "/", skip: mounts}
+	if err = d.compare(ctx, "."); err == nil {
 		err = errors.Join(d.to.Close(), out.Flush(), file.Close())
 	}
 	if err != nil {
@@ -97,7 +97,6 @@ func save(ctx context.Context, base, reference string) (*image.ImageFound, error
 
 // differ writes as a layer what differs between two file systems.
 type differ struct {
-	ctx              context.Context
 	to               *tar.Writer
 	base, now        string // where they are
 	skip             map[string]bool
@@ -105,8 +104,8 @@ type differ struct {
 }
 
 // compare goes through a folder of both, by its path below them; it stands in the second.
-func (d *differ) compare(dir string) error {
-	if err := d.ctx.Err(); err != nil {
+func (d *differ) compare(ctx context.Context, dir string) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	before, err := names(filepath.Join(d.base, dir))
@@ -127,7 +126,7 @@ func (d *differ) compare(dir string) error {
 	}
 	for _, n := range after {
 		if at := path.Join(dir, n); !d.skip["/"+at] && !strings.HasPrefix(n, ".wh.") {
-			if err := d.entry(at); err != nil {
+			if err := d.entry(ctx, at); err != nil {
 				return err
 			}
 		}
@@ -153,7 +152,7 @@ func names(dir string) (out []string, err error) {
 	return out, err
 }
 
-func (d *differ) entry(at string) error {
+func (d *differ) entry(ctx context.Context, at string) error {
 	is, err := os.Lstat(filepath.Join(d.now, at))
 	if err != nil {
 		return err
@@ -166,7 +165,7 @@ func (d *differ) entry(at string) error {
 		was = nil
 	}
 	if is.IsDir() && was == nil && d.leadsToMounts(at) { // it was made for what is mounted below
-		return d.compare(at)
+		return d.compare(ctx, at)
 	}
 	if is.Mode()&(fs.ModeDevice|fs.ModeNamedPipe|fs.ModeSocket) == 0 && !d.same(at, is, was) {
 		if err := d.write(at, is); err != nil {
@@ -174,7 +173,7 @@ func (d *differ) entry(at string) error {
 		}
 	}
 	if is.IsDir() {
-		return d.compare(at)
+		return d.compare(ctx, at)
 	}
 	return nil
 }

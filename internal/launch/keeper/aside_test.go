@@ -71,7 +71,7 @@ func begun(t *testing.T) (*Keeper, *script) {
 	if err := os.RemoveAll(filepath.Join(dir, "step-7")); err != nil {
 		t.Fatal(err)
 	}
-	g := link.Generation{Number: 1, World: 1}
+	g := link.Generation{Number: 1, Membership: link.Membership{World: 1}}
 	k.ranks.Begin(g)
 	k.Folder.begin(g, 1, time.Now().Add(-time.Hour))
 	return k, &script{T: t, dir: dir}
@@ -142,7 +142,7 @@ func TestTheNewestWholeEntryCounts(t *testing.T) {
 	s.save(20, 5) // nobody has looked yet
 	s.put("checkpoint-30/optimizer.pt", large(30)[:100])
 	s.put("checkpoint-30/trainer_state.json", []byte(`{"global_step": 30}`))
-	next := link.Generation{Number: 2, World: 1}
+	next := link.Generation{Number: 2, Membership: link.Membership{World: 1}}
 	resumes := func(want string) {
 		t.Helper()
 		if ok, err := k.Refill(t.Context(), next); err != nil || !ok {
@@ -187,7 +187,7 @@ func TestWhatAnEarlierLauncherLeft(t *testing.T) {
 			Ranks: k.ranks, Code: was.code, Steward: was.owner, Clock: was.clock, Log: was.log,
 			Replica: engine.Replica{Name: "task-1-worker-0-2", TaskID: "task-1", WorkingDir: "work", FolderSaves: engine.FolderSaves{CheckpointFolder: "ckpt", FolderAnew: anew}},
 		})
-		if ok := k.resumeOwn(link.Generation{Number: 2, World: 1}); ok == anew {
+		if ok := k.resumeOwn(link.Generation{Number: 2, Membership: link.Membership{World: 1}}); ok == anew {
 			t.Fatal(anew, ok)
 		}
 		if want := filepath.Join(s.dir, "checkpoint-10"); !anew && k.ResumeFrom() != want {
@@ -249,7 +249,7 @@ func TestMarksComeBack(t *testing.T) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if !k.resumeOwn(link.Generation{Number: 2, World: 1}) || k.ResumeFrom() != filepath.Join(s.dir, "global_step5") {
+	if !k.resumeOwn(link.Generation{Number: 2, Membership: link.Membership{World: 1}}) || k.ResumeFrom() != filepath.Join(s.dir, "global_step5") {
 		t.Fatal(k.ResumeFrom())
 	}
 	if raw, err := os.ReadFile(filepath.Join(s.dir, "latest")); err != nil || string(raw) != "global_step5" {
@@ -280,7 +280,7 @@ func TestMarksComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Folder.known = map[int64]found{} // another launcher
-	if err := k.resumeFiles(t.Context(), link.Generation{Number: 2, World: 1, Restore: 9, Origin: &link.Origin{TaskID: "task-1", Name: m.Name()}}); err != nil {
+	if err := k.resumeFiles(t.Context(), link.Generation{Number: 2, Membership: link.Membership{World: 1}, States: link.States{Restore: 9, Origin: &link.Origin{TaskID: "task-1", Name: m.Name()}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ckpt-9.index", "ckpt-9.data-00000-of-00001", "checkpoint"} {

@@ -43,7 +43,7 @@ func folderKeeper(t *testing.T) (k *Keeper, work string) {
 // TestFilesThereAndBack: what ranks left in their folder is kept, and given back where the folder is lost or torn.
 func TestFilesThereAndBack(t *testing.T) {
 	k, work := folderKeeper(t)
-	g := link.Generation{Number: 1, World: 4}
+	g := link.Generation{Number: 1, Membership: link.Membership{World: 4}}
 	k.ranks.Begin(g)
 	k.Folder.begin(g, 1, time.Now().Add(-time.Hour))
 	for name, text := range map[string]string{"step-7/a": "seven", "step-7/b": "", "step-6": "six", "best": "of all"} {
@@ -76,7 +76,7 @@ func TestFilesThereAndBack(t *testing.T) {
 	if err := save.End(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next := link.Generation{Number: 2, World: 4, Restore: 7, Origin: &link.Origin{TaskID: "task-1", Name: m.Name()}}
+	next := link.Generation{Number: 2, Membership: link.Membership{World: 4}, States: link.States{Restore: 7, Origin: &link.Origin{TaskID: "task-1", Name: m.Name()}}}
 	file := filepath.Join(work, "ckpt", "step-7", "a")
 	for name, lose := range map[string]func() error{
 		"nothing":    func() error { return nil },
@@ -117,7 +117,7 @@ func TestWhichEntryIsTheNewest(t *testing.T) {
 		"not here":  {[]watch.Entry{at(7, 1001)}, 4, 0},
 	} {
 		f := &saves{known: map[int64]found{}, using: map[int64]int{}}
-		f.begin(link.Generation{Number: 1, FirstRank: c.first}, 1, begun)
+		f.begin(link.Generation{Number: 1, Membership: link.Membership{FirstRank: c.first}}, 1, begun)
 		if got := f.note(c.list); got != c.want {
 			t.Errorf("%s: %d", name, got)
 		}

@@ -34,7 +34,7 @@ func (s *oneStop) Look() bool                  { return false }
 func lastKeeper(stop stopping) (*Keeper, chan link.Ranks) {
 	told := make(chan link.Ranks, 100)
 	r := rankset.New(rankset.Config{Ranks: 2, Tell: func(r link.Ranks) { told <- r }})
-	r.Begin(link.Generation{Number: 4, World: 4})
+	r.Begin(link.Generation{Number: 4, Membership: link.Membership{World: 4}})
 	return New(Config{
 		Ranks: r, Stops: stop, Clock: clock.Real, Log: slog.New(slog.DiscardHandler),
 		Stores: func(record.Tiers, func(context.Context, *http.Request) error) (ckpt.Store, ckpt.Store, error) {

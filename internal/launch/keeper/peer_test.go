@@ -110,8 +110,8 @@ func (s *side) kept() (names []string) {
 // pair are two launchers of one rank each, in the first generation.
 func pair(t *testing.T) (a, b *side) {
 	a, b = newSide(t, 1<<30), newSide(t, 1<<30)
-	a.starts(link.Generation{Number: 1, World: 2, Peer: b.address(), PeerKey: "secret"})
-	b.starts(link.Generation{Number: 1, World: 2, FirstRank: 1, PeerKey: "secret"})
+	a.starts(link.Generation{Number: 1, Membership: link.Membership{World: 2}, States: link.States{Peer: b.address(), PeerKey: "secret"}})
+	b.starts(link.Generation{Number: 1, Membership: link.Membership{World: 2, FirstRank: 1}, States: link.States{PeerKey: "secret"}})
 	return a, b
 }
 
@@ -133,7 +133,7 @@ func TestPeerCopy(t *testing.T) {
 	eventually(t, "the newer alone", func() bool { return cmp.Equal(b.holds(), one(5)) && cmp.Equal(b.kept(), []string{"0-5"}) })
 
 	c := newSide(t, 1<<30) // takes a's place
-	next := link.Generation{Number: 2, World: 2, Restore: 5, PeerKey: "secret", Sources: []link.Source{{First: 0, Ranks: 1, Address: b.address()}}}
+	next := link.Generation{Number: 2, Membership: link.Membership{World: 2}, States: link.States{Restore: 5, PeerKey: "secret", Sources: []link.Source{{First: 0, Ranks: 1, Address: b.address()}}}}
 	c.meet(next)
 	l := &restorer{peers: c.peers, slots: func() shm.Slots { return slotsIn(c.dir) }, wanted: func(int64) bool { return true }, clock: clock.Real, log: c.log}
 	if err := l.Obtain(t.Context(), next); err != nil || !l.peer {
@@ -156,7 +156,7 @@ func TestPeerCopy(t *testing.T) {
 	if slot.Send(&got) != nil || mine.Send(&want) != nil || !bytes.Equal(got.Bytes(), want.Bytes()) {
 		t.Error("another state came back")
 	}
-	b.begin(link.Generation{Number: 2, World: 2, FirstRank: 1, Restore: 4})
+	b.begin(link.Generation{Number: 2, Membership: link.Membership{World: 2, FirstRank: 1}, States: link.States{Restore: 4}})
 	if len(b.holds()) != 0 || len(b.kept()) != 0 || b.used != 0 {
 		t.Errorf("%+v, %q and %d bytes of a run that was not", b.holds(), b.kept(), b.used)
 	}
@@ -177,7 +177,7 @@ func TestPeerRefuses(t *testing.T) {
 	put := func(key string, s shm.State, raw []byte, cut int) error {
 		t.Helper()
 		c := newSide(t, 0)
-		c.meet(link.Generation{PeerKey: key})
+		c.meet(link.Generation{States: link.States{PeerKey: key}})
 		conn, err := c.ask(t.Context(), b.address(), askPut, s)
 		if err != nil {
 			return err
@@ -279,7 +279,7 @@ func TestPeerSlow(t *testing.T) {
 			}
 		}
 	}()
-	g := link.Generation{Number: 1, World: 2, Peer: l.Addr().String(), PeerKey: "secret"}
+	g := link.Generation{Number: 1, Membership: link.Membership{World: 2}, States: link.States{Peer: l.Addr().String(), PeerKey: "secret"}}
 	a.starts(g)
 	a.saves(0, 1, 3, make([]byte, 64<<20)) // more than a connection takes unread
 	a.keep(1, []int64{3})

@@ -110,7 +110,7 @@ func TestAWrongByteOnTheWay(t *testing.T) {
 				k, shared, name, _ := restorable(t, 1)
 				sick := &flipping{Store: shared, part: part, times: times, reads: map[string]int{}}
 				k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: sick} }
-				err := k.restoreAll(t.Context(), link.Generation{Number: 2, World: 1, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}})
+				err := k.restoreAll(t.Context(), link.Generation{Number: 2, Membership: link.Membership{World: 1}, States: link.States{Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}})
 				if once := times == 1; once != (err == nil) || !once && !final(err) {
 					t.Fatal(err)
 				}
@@ -128,7 +128,7 @@ func TestNoRoomForAStateDropsNothing(t *testing.T) {
 	k, shared, name, _ := restorable(t, 1)
 	none := filepath.Join(t.TempDir(), "none")
 	k.slots = func() shm.Slots { return slotsIn(none) }
-	if err := k.restoreAll(t.Context(), link.Generation{Number: 2, World: 1, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}); err == nil {
+	if err := k.restoreAll(t.Context(), link.Generation{Number: 2, Membership: link.Membership{World: 1}, States: link.States{Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}}); err == nil {
 		t.Fatal("restored to nowhere")
 	}
 	if left, err := shared.List(t.Context(), "task-1/manifests/", "", 10); err != nil || len(left) != 1 {
@@ -143,7 +143,7 @@ func TestRanksAreRestoredTogether(t *testing.T) {
 	k, shared, name, dir := restorable(t, ranks)
 	meeting := &meetingStore{Store: shared, all: make(chan struct{}), want: restorers}
 	k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: meeting} }
-	g := link.Generation{Number: 2, World: ranks, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}
+	g := link.Generation{Number: 2, Membership: link.Membership{World: ranks}, States: link.States{Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}}
 	if err := k.restoreAll(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestDamagedInMemory(t *testing.T) {
 	if err := ckpt.SealSlot(path, 6); err != nil {
 		t.Fatal(err)
 	}
-	l.Check(link.Generation{Number: 5, World: 1, Restore: 6})
+	l.Check(link.Generation{Number: 5, Membership: link.Membership{World: 1}, States: link.States{Restore: 6}})
 	s, err := ckpt.OpenSlot(path)
 	if err != nil {
 		t.Fatal(err)
@@ -229,12 +229,12 @@ func TestDamagedInMemory(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.Check(link.Generation{Number: 6, World: 1, Restore: 5}) // it is another one's business
+	l.Check(link.Generation{Number: 6, Membership: link.Membership{World: 1}, States: link.States{Restore: 5}}) // it is another one's business
 	if s, err = ckpt.OpenSlot(path); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
-	l.Check(link.Generation{Number: 6, World: 1, Restore: 6})
+	l.Check(link.Generation{Number: 6, Membership: link.Membership{World: 1}, States: link.States{Restore: 6}})
 	if s, err = ckpt.OpenSlot(path); err == nil {
 		s.Close()
 		t.Fatal("a damaged state was left")

@@ -15,7 +15,7 @@ import (
 func TestSeenAt(t *testing.T) {
 	r, memory := newSet(2, func(link.Ranks) {}), t.TempDir()
 	r.Progress.SeenIn(slotsIn(memory))
-	r.Begin(link.Generation{Number: 3, World: 2, Restore: 10})
+	r.Begin(link.Generation{Number: 3, Membership: link.Membership{World: 2}, States: link.States{Restore: 10}})
 	at := func(name string, words ...uint64) {
 		var raw []byte
 		for _, w := range words {
@@ -50,7 +50,7 @@ func TestSeenAt(t *testing.T) {
 	if b := r.Progress.StepOf(1); b != 13 {
 		t.Fatalf("a link was followed: %d", b)
 	}
-	r.Begin(link.Generation{Number: 4, World: 2, Restore: 14})
+	r.Begin(link.Generation{Number: 4, Membership: link.Membership{World: 2}, States: link.States{Restore: 14}})
 	if a := r.Progress.StepOf(0); a != 14 {
 		t.Fatalf("the next generation begins at %d, not at 14", a)
 	}

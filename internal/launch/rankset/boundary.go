@@ -32,47 +32,47 @@ type boundary struct{ from int64 }
 
 // freeze is the leader's word that it is about to open another generation, or is not any more: what it
 // knows that is held must be so until then, while the ranks go on. With save they are asked for one before. mu held.
-func (r *Set) freeze(generation int64, asked, save bool) {
+func (s *stand) freeze(generation int64, asked, save bool) {
 	switch {
-	case generation != r.now.Number || r.asked == asked && r.boundary == nil:
-	case asked && save && r.Conns.Talking():
-		r.askForSave()
+	case generation != s.now.Number || s.asked == asked && s.boundary == nil:
+	case asked && save && s.conns.Talking():
+		s.askForSave()
 	default:
-		r.settle(asked)
+		s.settle(asked)
 	}
 }
 
 // settle makes the leader's word be so, mu held.
-func (r *Set) settle(asked bool) {
-	r.boundary = nil
-	if r.asked != asked {
-		r.asked = asked
-		r.answerOffers()
-		r.report()
+func (s *stand) settle(asked bool) {
+	s.boundary = nil
+	if s.asked != asked {
+		s.asked = asked
+		s.answerOffers()
+		s.report()
 	}
 }
 
 // askForSave asks once, mu held.
-func (r *Set) askForSave() {
-	if r.boundary != nil {
+func (s *stand) askForSave() {
+	if s.boundary != nil {
 		return
 	}
-	b := &boundary{from: r.hold.newest()}
-	r.boundary = b
-	r.Conns.post(everybody, func(out *rankOutbox) { out.checkpoint = &word.Checkpoint{} })
-	time.AfterFunc(boundaryPatience(r.said.Pace), func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.boundary == b {
-			r.settle(true)
+	b := &boundary{from: s.hold.newest()}
+	s.boundary = b
+	s.conns.post(everybody, func(out *rankOutbox) { out.checkpoint = &word.Checkpoint{} })
+	time.AfterFunc(boundaryPatience(s.said.Pace), func() {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		if s.boundary == b {
+			s.settle(true)
 		}
 	})
 }
 
 // reach sees whether the save is there that was asked for, mu held.
-func (r *Set) reach() {
-	if r.boundary != nil && r.hold.newest() > r.boundary.from {
-		r.settle(true)
+func (s *stand) reach() {
+	if s.boundary != nil && s.hold.newest() > s.boundary.from {
+		s.settle(true)
 	}
 }
 

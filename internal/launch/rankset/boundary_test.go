@@ -31,7 +31,7 @@ func TestASaveBeforeAnotherGeneration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newSet(2, func(link.Ranks) {})
-				r.Begin(link.Generation{Number: 1, World: 4})
+				r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 4}})
 				rank := &rankConn{wake: make(chan struct{}, 1)}
 				r.Conns.list[rank] = struct{}{}
 				for local := range 2 {

@@ -11,7 +11,7 @@ import (
 // TestTheStallIsOfTheSlowestRank: the first save of a rank, which makes room, does not count once there is another.
 func TestTheStallIsOfTheSlowestRank(t *testing.T) {
 	r := newSet(2, func(link.Ranks) {})
-	r.Begin(link.Generation{Number: 1, World: 2})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}})
 	step := int64(0)
 	stalls := func(local int, seconds float64) float64 {
 		step++
@@ -42,7 +42,7 @@ func TestTheStallIsOfTheSlowestRank(t *testing.T) {
 func TestRanksHearTheInterval(t *testing.T) {
 	var told link.Ranks
 	r := newSet(1, func(said link.Ranks) { told = said })
-	r.Begin(link.Generation{Number: 2, World: 1})
+	r.Begin(link.Generation{Number: 2, Membership: link.Membership{World: 1}})
 	heard := func(c *rankConn) int64 {
 		c.mu.Lock()
 		defer c.mu.Unlock()

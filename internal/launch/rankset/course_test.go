@@ -49,7 +49,7 @@ func TestACourseTellsHowRanksGotOn(t *testing.T) {
 	if c := told(); c.Stalled != time.Minute {
 		t.Errorf("a stall is not told: %+v", c)
 	}
-	p.begin(link.Generation{Number: 2, Restore: 500}, nil, now)
+	p.begin(link.Generation{Number: 2, States: link.States{Restore: 500}}, nil, now)
 	if c := told(); c.First != 0 || c.Stalled != 0 {
 		t.Errorf("of the generation before: %+v", c)
 	}
@@ -93,7 +93,7 @@ func TestTheNumberOfAnEntryIsNoStep(t *testing.T) {
 	for _, files := range []bool{false, true} {
 		var said link.Ranks
 		r := New(Config{Ranks: 1, Files: files, Tell: func(s link.Ranks) { said = s }})
-		r.Begin(link.Generation{Number: 2, World: 1, Restore: 1_795_032_355})
+		r.Begin(link.Generation{Number: 2, Membership: link.Membership{World: 1}, States: link.States{Restore: 1_795_032_355}})
 		r.Started(0)
 		want := int64(1_795_032_355)
 		if files {

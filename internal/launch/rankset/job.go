@@ -60,30 +60,30 @@ func (j *jobs) keeping() int64 {
 }
 
 // order takes up what the leader wants persisted, mu held. Slots that are read now come first.
-func (r *Set) order(p *link.Persist) {
+func (s *stand) order(p *link.Persist) {
 	if p != nil {
-		r.wanted = p
+		s.wanted = p
 	}
-	p = r.wanted
-	if p == nil || r.job != nil || p.Step <= r.ordered {
+	p = s.wanted
+	if p == nil || s.job != nil || p.Step <= s.ordered {
 		return
 	}
-	r.ordered = p.Step
-	job := &Job{Generation: r.now.Number, Step: p.Step, World: r.now.World, Tiers: p.Tiers, Full: p.Full, Over: make(chan struct{})}
-	if r.files && r.now.FirstRank > 0 {
+	s.ordered = p.Step
+	job := &Job{Generation: s.now.Number, Step: p.Step, World: s.now.World, Tiers: p.Tiers, Full: p.Full, Over: make(chan struct{})}
+	if s.files && s.now.FirstRank > 0 {
 		return // who has rank 0 does
 	}
-	if r.hold.all && !r.files { // the watermark is our own, and may be further by now
-		job.Step = max(job.Step, r.hold.mark)
+	if s.hold.all && !s.files { // the watermark is our own, and may be further by now
+		job.Step = max(job.Step, s.hold.mark)
 	}
-	if !r.files && (r.hold.mark > job.Step || !slices.Contains(r.hold.common(), job.Step)) {
-		r.notePersisted(job, nil, errors.New("the ranks don't hold it any more"))
+	if !s.files && (s.hold.mark > job.Step || !slices.Contains(s.hold.common(), job.Step)) {
+		s.notePersisted(job, nil, errors.New("the ranks don't hold it any more"))
 		return
 	}
-	job.metrics = r.scores.at(job.Step)
-	r.job = job
-	r.tellMark()
-	bell.Ring(r.Changed)
+	job.metrics = s.scores.at(job.Step)
+	s.job = job
+	s.tellMark()
+	bell.Ring(s.Changed)
 }
 
 // Persisted is what became of a job in one of its tiers: the parts, or why there are none. The leader hears of it at
@@ -117,8 +117,8 @@ func (r *Set) Finished(job *Job) {
 }
 
 // notePersisted files the newest of each tier, mu held.
-func (r *Set) notePersisted(job *Job, parts []ckpt.PartRef, failed error) {
-	list := slices.Clone(r.said.Persisted)
+func (s *stand) notePersisted(job *Job, parts []ckpt.PartRef, failed error) {
+	list := slices.Clone(s.said.Persisted)
 	for _, tier := range job.Tiers {
 		p := link.Persisted{Tier: tier, Generation: job.Generation, Step: job.Step, Metrics: job.metrics}
 		raw, err := json.Marshal(parts)
@@ -129,8 +129,8 @@ func (r *Set) notePersisted(job *Job, parts []ckpt.PartRef, failed error) {
 		}
 		list = append(slices.DeleteFunc(list, func(old link.Persisted) bool { return old.Tier == tier }), p)
 	}
-	r.said.Persisted = list
-	r.later(savedPause)
+	s.said.Persisted = list
+	s.later(savedPause)
 }
 
 // WantedNow is the job to do; nil: none. committed is what the leader told of.

@@ -14,7 +14,7 @@ import (
 // persistRanks is two ranks of four that hold steps 8 and 9.
 func persistRanks() *Set {
 	r := newSet(2, func(link.Ranks) {})
-	r.Begin(link.Generation{Number: 4, World: 4})
+	r.Begin(link.Generation{Number: 4, Membership: link.Membership{World: 4}})
 	for i := range r.hold.held {
 		r.hold.held[i] = []int64{8, 9}
 	}
@@ -97,7 +97,7 @@ func TestAGenerationTakesWhatIsPersistedWithIt(t *testing.T) {
 	r := persistRanks()
 	r.Watermark(wishing(8, 8))
 	job, _ := r.WantedNow()
-	r.Begin(link.Generation{Number: 5, World: 4, Restore: 8})
+	r.Begin(link.Generation{Number: 5, Membership: link.Membership{World: 4}, States: link.States{Restore: 8}})
 	<-job.Over
 	r.Persisted(job, link.TierLocal, []ckpt.PartRef{{Rank: 0}}, nil)
 	if now, _ := r.WantedNow(); now != nil || len(r.said.Persisted) != 0 || r.keeping() != 0 {

@@ -35,7 +35,7 @@ func newOffering(world, rank int) *offering {
 		s.Mark = max(s.Mark, o.said.Mark)
 		o.said = s
 	})
-	o.r.Begin(link.Generation{Number: 1, FirstRank: rank, World: world})
+	o.r.Begin(link.Generation{Number: 1, Membership: link.Membership{FirstRank: rank, World: world}})
 	o.r.Started(1)
 	o.r.Conns.list[o.conn] = struct{}{}
 	return o

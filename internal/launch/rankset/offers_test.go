@@ -12,7 +12,7 @@ import (
 // for, and the next step that both save is the watermark. While the leader may choose, nothing is given up.
 func TestOffers(t *testing.T) {
 	r := newSet(2, func(link.Ranks) {})
-	r.Begin(link.Generation{Number: 1, World: 2})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}})
 	var sides []*rankSide
 	for i := range 2 {
 		s := connect(t, r)
@@ -68,7 +68,7 @@ func TestOffers(t *testing.T) {
 func TestOffersElsewhere(t *testing.T) {
 	told := make(chan link.Ranks, 100)
 	r := newSet(1, func(s link.Ranks) { told <- s })
-	r.Begin(link.Generation{Number: 1, World: 2})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}})
 	r.Started(4000)
 	a := connect(t, r)
 	a.say(`{"hello":{"pid":1,"rank":0,"generation":1,"version":"x"}}`)

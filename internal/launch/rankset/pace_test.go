@@ -46,7 +46,7 @@ func TestLossScaleIsTheNewest(t *testing.T) {
 func TestSavesAreCounted(t *testing.T) {
 	var told link.Ranks
 	r := newSet(1, func(said link.Ranks) { told = said })
-	r.Begin(link.Generation{Number: 1, World: 1})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 1}})
 	say := func(line string) {
 		t.Helper()
 		w, err := word.Parse([]byte(line))
@@ -60,7 +60,7 @@ func TestSavesAreCounted(t *testing.T) {
 	say(`{"saved":{"step":2}}`)
 	say(`{"saved":{"step":2}}`)
 	say(`{"saving":{"step":3}}`)
-	r.Begin(link.Generation{Number: 2, World: 1, Restore: 2}) // it died meanwhile
+	r.Begin(link.Generation{Number: 2, Membership: link.Membership{World: 1}, States: link.States{Restore: 2}}) // it died meanwhile
 	say(`{"saved":{"step":3}}`)
 	r.Started(1)
 	if told.Saves != (link.Saves{Begun: 2, Whole: 1}) {
@@ -85,7 +85,7 @@ func TestUseIsOfTheGeneration(t *testing.T) {
 	if want := (link.Use{CPU: 10, Seconds: 5, Memory: 5, Devices: 2, Busy: 15, Watched: 40, DeviceMemory: 4, DeviceTotal: 18}); r.Report.facts.use != want {
 		t.Errorf("%+v", r.Report.facts.use)
 	}
-	r.Begin(link.Generation{Number: 2, World: 1})
+	r.Begin(link.Generation{Number: 2, Membership: link.Membership{World: 1}})
 	if r.Report.facts.use != (link.Use{}) {
 		t.Errorf("%+v", r.Report.facts.use)
 	}

@@ -42,44 +42,44 @@ func (r *Set) Watermark(w link.Watermark) (kept []int64, ok bool) {
 }
 
 // pin has the ranks keep these steps; mu held.
-func (r *Set) pin(keep []int64) {
-	if r.isFrozen() || !r.hold.pin(keep) {
+func (s *stand) pin(keep []int64) {
+	if s.isFrozen() || !s.hold.pin(keep) {
 		return
 	}
-	kept := slices.Clone(r.hold.pinned)
-	r.Conns.post(everybody, func(out *rankOutbox) { out.pin = &word.Pin{Steps: slices.Clone(kept)} })
-	r.later(savedPause)
+	kept := slices.Clone(s.hold.pinned)
+	s.conns.post(everybody, func(out *rankOutbox) { out.pin = &word.Pin{Steps: slices.Clone(kept)} })
+	s.later(savedPause)
 }
 
 // raise tells the ranks of a newer watermark, mu held.
-func (r *Set) raise(step int64) {
-	if step <= r.hold.mark || r.isFrozen() {
+func (s *stand) raise(step int64) {
+	if step <= s.hold.mark || s.isFrozen() {
 		return
 	}
-	r.hold.mark = step
-	r.tellMark()
+	s.hold.mark = step
+	s.tellMark()
 }
 
 // tellMark tells all ranks where the watermark is and what is kept, mu held.
-func (r *Set) tellMark() {
-	mark, keep := r.hold.mark, r.keeping()
-	r.Conns.post(everybody, func(out *rankOutbox) { out.watermark, out.keep = mark, keep })
+func (s *stand) tellMark() {
+	mark, keep := s.hold.mark, s.keeping()
+	s.conns.post(everybody, func(out *rankOutbox) { out.watermark, out.keep = mark, keep })
 }
 
 // answerOffers lets ranks give up the steps that they offered: from now on none of them can become the
 // watermark, and one that had become it stays. Not while the leader may choose any of what it knows,
 // and where other launchers' ranks count, only once it knows of the offer; mu held.
-func (r *Set) answerOffers() {
-	if !r.hold.all && r.hold.granted < r.hold.offer || r.isFrozen() {
+func (s *stand) answerOffers() {
+	if !s.hold.all && s.hold.granted < s.hold.offer || s.isFrozen() {
 		return
 	}
-	for i, kept := range r.hold.offers {
-		delete(r.hold.offers, i)
-		if r.hold.all {
-			r.raise(r.hold.newest())
+	for i, kept := range s.hold.offers {
+		delete(s.hold.offers, i)
+		if s.hold.all {
+			s.raise(s.hold.newest())
 		}
-		r.hold.giveUp(i, kept)
-		mark, keep := r.hold.mark, r.keeping()
-		r.Conns.post(i, func(out *rankOutbox) { out.watermark, out.held, out.keep = mark, true, keep })
+		s.hold.giveUp(i, kept)
+		mark, keep := s.hold.mark, s.keeping()
+		s.conns.post(i, func(out *rankOutbox) { out.watermark, out.held, out.keep = mark, true, keep })
 	}
 }

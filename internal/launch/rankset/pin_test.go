@@ -19,7 +19,7 @@ func TestPin(t *testing.T) {
 	var last link.Ranks
 	var mu sync.Mutex
 	r := newSet(1, func(s link.Ranks) { mu.Lock(); last = s; mu.Unlock() })
-	r.Begin(link.Generation{Number: 1, World: 2, FirstRank: 1})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2, FirstRank: 1}})
 	for _, step := range []int64{1, 2, 3} {
 		r.take(0, word.Word{Saved: &word.Saved{Step: step}})
 	}
@@ -44,12 +44,12 @@ func TestPin(t *testing.T) {
 	if _, ok := r.Watermark(link.Watermark{Generation: 2, Step: 3}); ok {
 		t.Error("a generation that is not here")
 	}
-	r.Begin(link.Generation{Number: 2, World: 2, FirstRank: 1, Restore: 2})
+	r.Begin(link.Generation{Number: 2, Membership: link.Membership{World: 2, FirstRank: 1}, States: link.States{Restore: 2}})
 	r.take(0, word.Word{Held: &word.Held{Steps: []int64{2}}})
 	if !cmp.Equal(r.hold.pinned, []int64{2}) {
 		t.Error(r.hold.pinned)
 	}
-	r.Begin(link.Generation{Number: 3, World: 2, FirstRank: 1, Restore: 2})
+	r.Begin(link.Generation{Number: 3, Membership: link.Membership{World: 2, FirstRank: 1}, States: link.States{Restore: 2}})
 	r.take(0, word.Word{Held: &word.Held{Steps: []int64{}}})
 	if len(r.hold.pinned) != 0 {
 		t.Errorf("%v of a rank that holds nothing", r.hold.pinned)

@@ -72,7 +72,7 @@ func ranksOf(told *link.Ranks) *Set {
 		defer mu.Unlock()
 		*told = m
 	})
-	r.Begin(link.Generation{Number: 1, World: 2})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}})
 	return r
 }
 
@@ -156,7 +156,7 @@ func TestOwnTime(t *testing.T) {
 	if len(got) != 2 || got[0].Rank != 4 || got[0].Steps != ownKnown+1 || got[1].Steps != ownKnown || math.Abs(got[0].Seconds-0.1) > 1e-9 || math.Abs(got[1].Seconds-0.25) > 1e-9 {
 		t.Errorf("%+v", got)
 	}
-	r.Begin(link.Generation{Number: 2, World: 2})
+	r.Begin(link.Generation{Number: 2, Membership: link.Membership{World: 2}})
 	if got = r.Progress.own.told(0); len(got) != 0 {
 		t.Errorf("of another generation: %v", got)
 	}

@@ -28,7 +28,7 @@ type Config struct {
 // outlives the processes: what a dead rank had saved lies in memory that is ours.
 //
 // Conns, Progress and Report are parts with locks of their own, which are taken after the Set's, never before it, so that a part calls
-// nobody. What steps ranks hold, which stay and which are persisted hangs together, and is of the Set's own lock.
+// nobody.
 type Set struct {
 	Conns    *Conns
 	Progress *Progress
@@ -40,13 +40,23 @@ type Set struct {
 	seals []sync.Mutex // of each local rank: held while a slot of it is summed
 
 	mu   sync.Mutex
-	now  link.Generation // of the ranks that were started last
-	said link.Ranks      // as told; what the parts know is put in for each
-	hold holdings
 	cost cost
+	stand
+	waiting
+}
+
+// stand is where the steps of the local ranks stand: which they hold, which stay, and which are persisted. That hangs together, and is of
+// the Set's own lock.
+type stand struct {
+	conns *Conns
+	now   link.Generation // of the ranks that were started last
+	said  link.Ranks      // as told; what the parts know is put in for each
+	hold  holdings
 	freezing
 	jobs
-	waiting
+	lock   *sync.Mutex         // the Set's; held by who calls
+	report func()              // tells the leader at once
+	later  func(time.Duration) // and after a pause
 }
 
 // Curve hears what a rank reports of a step in a generation.
@@ -84,8 +94,9 @@ func New(cfg Config) *Set {
 	n := cfg.Ranks
 	r := &Set{
 		Conns: newConns(n), Progress: newProgress(n, cfg.Files), hearers: hearers{cfg.Tell, cfg.Curve}, clock: cfg.Clock, log: cfg.Log, seals: make([]sync.Mutex, n),
-		hold: newHoldings(n), cost: newCost(n), jobs: newJobs(cfg.Files),
+		cost: newCost(n),
 	}
+	r.stand = stand{conns: r.Conns, hold: newHoldings(n), jobs: newJobs(cfg.Files), lock: &r.mu, report: r.report, later: r.later}
 	r.Report = &Report{send: func(pause time.Duration) {
 		r.mu.Lock()
 		defer r.mu.Unlock()

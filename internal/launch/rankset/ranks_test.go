@@ -63,7 +63,7 @@ func TestRankWords(t *testing.T) {
 			}
 		}
 	}
-	r.Begin(link.Generation{Number: 4, FirstRank: 2, World: 6, Restore: 9})
+	r.Begin(link.Generation{Number: 4, Membership: link.Membership{FirstRank: 2, World: 6}, States: link.States{Restore: 9}})
 	r.Started(4000)
 	a, b := connect(t, r), connect(t, r)
 	a.say(`{"hello":{"pid":1,"rank":2,"generation":4,"version":"x"}}`)
@@ -105,7 +105,7 @@ func TestRankWords(t *testing.T) {
 	if r.Watermark(link.Watermark{Generation: 4, Step: 12}); r.hold.mark != 11 {
 		t.Error("the watermark rose after a failure")
 	}
-	r.Begin(link.Generation{Number: 5, FirstRank: 2, World: 6, Restore: 9})
+	r.Begin(link.Generation{Number: 5, Membership: link.Membership{FirstRank: 2, World: 6}, States: link.States{Restore: 9}})
 	for _, s := range []*rankSide{a, b} {
 		if err := <-s.ended; err != nil {
 			t.Error("a rank of an ended generation:", err)
@@ -138,7 +138,7 @@ func FuzzWord(f *testing.F) {
 			return
 		}
 		r := newSet(1, func(link.Ranks) {})
-		r.Begin(link.Generation{Number: 1, World: 2, Restore: 1 << 62})
+		r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}, States: link.States{Restore: 1 << 62}})
 		r.take(0, w)
 		if held := r.hold.common(); len(held) > link.MaxHeld || !slices.IsSorted(held) {
 			t.Fatal(held)

@@ -40,7 +40,7 @@ func TestSealed(t *testing.T) {
 	told := make(chan link.Ranks, 100)
 	r, memory := newSet(1, func(s link.Ranks) { told <- s }), t.TempDir()
 	r.Progress.SeenIn(slotsIn(memory))
-	r.Begin(link.Generation{Number: 4, World: 1})
+	r.Begin(link.Generation{Number: 4, Membership: link.Membership{World: 1}})
 	r.Started(4000)
 	a := connect(t, r)
 	a.say(`{"hello":{"pid":1,"rank":0,"generation":4,"version":"x"}}`)

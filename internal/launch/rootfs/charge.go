@@ -16,6 +16,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/flock"
 )
 
 // A project is charged what the images take on this node that its tasks brought here. An image that several use lies here once
@@ -58,7 +59,7 @@ func (p *purse) lock(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := take(ctx, f, unix.LOCK_EX); err != nil {
+	if err := flock.Take(ctx, f, unix.LOCK_EX); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -78,7 +79,7 @@ func (p *purse) claim(ctx context.Context, key string, bytes int64) (*os.File, e
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(take(ctx, f, unix.LOCK_SH), write(f, bytes)); err != nil {
+	if err := errors.Join(flock.Take(ctx, f, unix.LOCK_SH), write(f, bytes)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -95,7 +96,7 @@ func (p *purse) hold(ctx context.Context, key string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the image was let go again: %v", err) // may pass: no PathError
 	}
-	if err := take(ctx, f, unix.LOCK_SH); err != nil {
+	if err := flock.Take(ctx, f, unix.LOCK_SH); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -114,11 +115,21 @@ func (p *purse) change(ctx context.Context, key string, f *os.File, bytes int64)
 	return write(f, bytes)
 }
 
-// drop takes back what was charged for an image that did not come, unless another process of the project is bringing it, too.
-func (p *purse) drop(ctx context.Context, key string) {
+// drop takes back what was charged for an image that did not come, or for which there is no room, unless another process of the project is
+// bringing it, too. With brought what was laid out for it goes as well.
+func (p *purse) drop(ctx context.Context, key string, brought bool) {
 	if lock, err := p.lock(ctx); err == nil {
 		defer lock.Close()
-		p.uncharge(key)
+		if p.uncharge(key) && brought {
+			p.forsake(key)
+		}
+	}
+}
+
+// forsake removes an image that this project does not pay for any more, unless another one does. The lock is held.
+func (p *purse) forsake(key string) {
+	if others, err := filepath.Glob(filepath.Join(p.dir, dirOwned, "*-"+key)); err == nil && len(others) == 0 {
+		remove(p.dir, key, key)
 	}
 }
 
@@ -181,9 +192,7 @@ func (p *purse) letGo(c charged) bool {
 	if time.Since(c.used) < justUsed || !p.uncharge(c.key) {
 		return false
 	}
-	if others, err := filepath.Glob(filepath.Join(p.dir, dirOwned, "*-"+c.key)); err == nil && len(others) == 0 {
-		remove(p.dir, c.key, c.key)
-	}
+	p.forsake(c.key)
 	return true
 }
 

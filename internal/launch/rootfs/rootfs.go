@@ -18,6 +18,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/flock"
 )
 
 // Want is an image that a replica needs.
@@ -77,7 +78,7 @@ func Held(ctx context.Context, dir, digest string, uid, owner int) (_ *Image, er
 	if err != nil {
 		return nil, err
 	}
-	if err := take(ctx, lock, unix.LOCK_SH); err != nil {
+	if err := flock.Take(ctx, lock, unix.LOCK_SH); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	place := filepath.Join(dir, dirRoots, key)
@@ -127,8 +128,6 @@ const (
 	dirLocks  = "locks"
 	dirRefs   = "refs"
 	dirOwned  = "owned"
-
-	lockPause = 100 * time.Millisecond
 )
 
 // Bring makes an image be in the node's folder dir and holds it. Faults are final and for the user; any other
@@ -206,8 +205,9 @@ func (p *purse) pay(ctx context.Context, from source, progress func(done, total 
 		return nil, err
 	}
 	place := filepath.Join(p.dir, dirRoots, key)
-	if a, err := readAbout(place); err == nil {
-		bytes = a.Bytes
+	was, missing := readAbout(place)
+	if missing == nil {
+		bytes = was.Bytes
 	}
 	charge, err := p.claim(ctx, key, bytes)
 	if err != nil {
@@ -223,7 +223,7 @@ func (p *purse) pay(ctx context.Context, from source, progress func(done, total 
 		err = errors.Join(err, charge.Close())
 		var final *fault.Error
 		if errors.As(err, &final) { // otherwise its layers stay, for the next try
-			p.drop(ctx, key)
+			p.drop(ctx, key, missing != nil)
 		}
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 	}
 	place := filepath.Join(dir, dirRoots, key)
 	for {
-		if err := take(ctx, lock, unix.LOCK_SH); err != nil {
+		if err := flock.Take(ctx, lock, unix.LOCK_SH); err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
 		i, err := opened(place, from, lock)
@@ -253,7 +253,7 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 		if !errors.Is(err, fs.ErrNotExist) || from.image == nil {
 			return nil, errors.Join(err, lock.Close())
 		}
-		if err := take(ctx, lock, unix.LOCK_EX); err != nil { // the kernel lets go of the other first: somebody may be before us
+		if err := flock.Take(ctx, lock, unix.LOCK_EX); err != nil { // the kernel lets go of the other first: somebody may be before us
 			return nil, errors.Join(err, lock.Close())
 		}
 		if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
@@ -301,24 +301,6 @@ func readAbout(place string) (a about, err error) {
 		return a, fmt.Errorf("%s: %w", fileAbout, err)
 	}
 	return a, nil
-}
-
-// take waits for a lock.
-func take(ctx context.Context, lock *os.File, how int) error {
-	for {
-		err := unix.Flock(int(lock.Fd()), how|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockPause):
-		}
-	}
 }
 
 // keyOf is the name of a digest on disk.

@@ -26,25 +26,25 @@ func passOf(dir string) string { return filepath.Join(dir, dirAccess, filePass) 
 
 // GiveAccess puts the pass and the program where the processes of a replica find them, and teaches the log to hide the pass.
 func GiveAccess(token string, e *Enclosure, hide func([]string)) error {
-	secret := pass.Make(string(e.Replica.Name), token)
+	secret := pass.Make(string(e.Home.Replica.Name), token)
 	hide([]string{secret})
 	for _, name := range []string{dirAccess, dirTool, dirNames} {
-		dir := filepath.Join(e.Dir, name)
+		dir := filepath.Join(e.Home.Dir, name)
 		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(passOf(e.Dir), []byte(secret), 0o400); err != nil {
+	if err := os.WriteFile(passOf(e.Home.Dir), []byte(secret), 0o400); err != nil {
 		return err
 	}
-	if err := e.Give(passOf(e.Dir)); err != nil {
+	if err := e.Home.Give(passOf(e.Home.Dir)); err != nil {
 		return err
 	}
-	tool := filepath.Join(e.Dir, dirTool, ownName)
-	if err := os.Symlink(tool, filepath.Join(e.Dir, dirNames, ownName)); err != nil {
+	tool := filepath.Join(e.Home.Dir, dirTool, ownName)
+	if err := os.Symlink(tool, filepath.Join(e.Home.Dir, dirNames, ownName)); err != nil {
 		return err
 	}
-	if e.Tenant.UID != 0 {
+	if e.Home.Tenant.UID != 0 {
 		return os.WriteFile(tool, nil, 0o755) // the program is mounted over it
 	}
 	own, err := os.Executable()

@@ -40,7 +40,7 @@ func cloneBy(ctx context.Context, s *Supplies, g *api.Git, order func(chore.Clon
 			secret[ref.Key] = value
 		}
 	}
-	done, err := s.at.runChore(ctx, order(chore.Clone{Source: gitcode.Source{URL: g.URL, Revision: g.Revision, Submodules: g.Submodules, Secret: secret}, Tmp: s.at.tmp()}))
+	done, err := s.at.runChore(ctx, order(chore.Clone{Source: gitcode.Source{URL: g.URL, Revision: g.Revision, Submodules: g.Submodules, Secret: secret}, Tmp: s.at.Home.tmp()}))
 	if err != nil {
 		if s.gitTries++; s.gitTries >= maxGitTries && !isOurs(err) {
 			return done, fault.New(fault.Unavailable, "GitUnreachable", fault.T("The repository could not be brought in %d [try|tries]: %v.", "尝试 %d 次仍无法获取仓库：%v。", s.gitTries, err)).
@@ -54,12 +54,12 @@ func cloneBy(ctx context.Context, s *Supplies, g *api.Git, order func(chore.Clon
 
 // BringClones has the home's repositories in it, and tries until they are there or can't be.
 func BringClones(ctx context.Context, s *Supplies) error {
-	home := HomeOf(s.at.Dir, s.at.Replica)
+	home := HomeOf(s.at.Home.Dir, s.at.Home.Replica)
 	if home == "" {
 		return nil
 	}
-	for i := range s.at.Replica.Clones {
-		c := &s.at.Replica.Clones[i]
+	for i := range s.at.Home.Replica.Clones {
+		c := &s.at.Home.Replica.Clones[i]
 		err := again(ctx, s, "repository not cloned yet", func() error { return cloneHome(ctx, s, c, home) })
 		if err != nil {
 			var f *fault.Error

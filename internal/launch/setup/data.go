@@ -102,7 +102,7 @@ func (s *Supplies) BringData(ctx context.Context) error {
 	for _, kind := range []struct {
 		refs []mount.AssetRef
 		to   *[]dataMount
-	}{{s.at.Replica.Mounts.Datasets, &s.at.data.datasets}, {s.at.Replica.Mounts.Models, &s.at.data.models}} {
+	}{{s.at.Home.Replica.Mounts.Datasets, &s.at.data.datasets}, {s.at.Home.Replica.Mounts.Models, &s.at.data.models}} {
 		for _, ref := range kind.refs {
 			m := dataMount{AssetRef: ref}
 			err := s.bringVersion(ctx, &m)
@@ -175,7 +175,7 @@ func named(err error, ref mount.AssetRef) error {
 
 // seenAt is where its processes find it.
 func (s *Supplies) seenAt(m *dataMount) string {
-	if s.at.Tenant.UID == 0 { // nothing is mounted on a machine that keeps nobody apart
+	if s.at.Home.Tenant.UID == 0 { // nothing is mounted on a machine that keeps nobody apart
 		return m.root()
 	}
 	return m.Path
@@ -183,7 +183,7 @@ func (s *Supplies) seenAt(m *dataMount) string {
 
 // holdFolder finds the folder that a version by reference is, which must be what its listing says.
 func (s *Supplies) holdFolder(ctx context.Context, ref mount.AssetRef) (*inside.Folder, error) {
-	folder, err := volumeOf(s.at.Replica, mount.Volume{Name: ref.Source.Folder, Path: ref.Path, ReadOnly: true}, s.at.Folders)
+	folder, err := volumeOf(s.at.Home.Replica, mount.Volume{Name: ref.Source.Folder, Path: ref.Path, ReadOnly: true}, s.at.Home.Folders)
 	if err != nil {
 		return nil, err
 	}
@@ -211,10 +211,10 @@ func account(from *mount.S3Source, secrets map[api.SecretRef]string) *chore.Buck
 
 // holdVersion has a version on the node, if need be by laying it out.
 func (s *Supplies) holdVersion(ctx context.Context, ref mount.AssetRef, progress func(done, total int64)) (*depot.Held, error) {
-	d := depot.Depot{Dir: cmp.Or(s.node.Assets, filepath.Join(s.at.Dir, record.DirAssets)), Drop: func(ctx context.Context, uid int, place, digest string) error {
+	d := depot.Depot{Dir: cmp.Or(s.node.Assets, filepath.Join(s.at.Home.Dir, record.DirAssets)), Drop: func(ctx context.Context, uid int, place, digest string) error {
 		return s.dataChore(ctx, uid, place, chore.Order{Drop: &chore.Drop{Place: place, Digest: digest}})
 	}}
-	v := depot.Version{UID: s.at.Tenant.UID, Digest: ref.Digest, Bytes: ref.Size}
+	v := depot.Version{UID: s.at.Home.Tenant.UID, Digest: ref.Digest, Bytes: ref.Size}
 	return d.Hold(ctx, v, func(ctx context.Context, place string) error {
 		lay, wall := &chore.Lay{Place: place, Digest: v.Digest, Bytes: v.Bytes}, s.dataWall(v.UID, place)
 		if ref.Source != nil && ref.Source.S3 != nil { // fetched through the project's network
@@ -228,14 +228,14 @@ func (s *Supplies) holdVersion(ctx context.Context, ref mount.AssetRef, progress
 // dataWall is around who writes or removes files of a project: on no network, and with nothing else of the platform's.
 func (s *Supplies) dataWall(uid int, place string) inside.Wall {
 	return inside.Wall{
-		Mark: string(s.at.Replica.Name), UID: uid, GID: uid, Hide: s.at.Tenant.Hide, Binds: []string{place}, Alone: true,
-		Tmp: filepath.Join(s.at.Dir, record.DirTmp), VarTmp: filepath.Join(s.at.Dir, record.DirVarTmp),
+		Mark: string(s.at.Home.Replica.Name), UID: uid, GID: uid, Hide: s.at.Home.Tenant.Hide, Binds: []string{place}, Alone: true,
+		Tmp: filepath.Join(s.at.Home.Dir, record.DirTmp), VarTmp: filepath.Join(s.at.Home.Dir, record.DirVarTmp),
 	}
 }
 
 // dataChore does something in a project's folder, as that project.
 func (s *Supplies) dataChore(ctx context.Context, uid int, place string, o chore.Order) error {
-	way, err := sendAs(s.dataWall(uid, place), uid != 0, o, nil, []string{"FERMI_REPLICA=" + string(s.at.Replica.Name)})
+	way, err := sendAs(s.dataWall(uid, place), uid != 0, o, nil, []string{"FERMI_REPLICA=" + string(s.at.Home.Replica.Name)})
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // base is what the environment begins with: that of the image, or of our own what is inherited.
 func (e *Enclosure) base() (list []string) {
-	if e.image != nil && e.Replica.Images != engine.ImagePull {
+	if e.image != nil && e.Home.Replica.Images != engine.ImagePull {
 		return e.image.Env
 	}
 	for _, name := range inherited {

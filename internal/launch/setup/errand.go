@@ -40,8 +40,8 @@ func (e *Enclosure) send(o chore.Order) (*errand, error) {
 
 // sendTo is send behind another wall; other is what the process has instead of standard error, nil: nothing.
 func (e *Enclosure) sendTo(wall inside.Wall, o chore.Order, other *os.File) (*errand, error) {
-	return sendAs(wall, e.Tenant.UID != 0, o, other, []string{
-		"FERMI_REPLICA=" + string(e.Replica.Name), "PATH=" + defaultPath, "HOME=" + filepath.Join(e.Dir, record.DirHome), "TMPDIR=" + e.tmp(),
+	return sendAs(wall, e.Home.Tenant.UID != 0, o, other, []string{
+		"FERMI_REPLICA=" + string(e.Home.Replica.Name), "PATH=" + defaultPath, "HOME=" + filepath.Join(e.Home.Dir, record.DirHome), "TMPDIR=" + e.Home.tmp(),
 	})
 }
 

@@ -58,7 +58,7 @@ func (e *Enclosure) startHelper() (*steward.Helper, error) {
 		Args: []string{deed.Argv0}, File: process.OwnBinary, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true,
 	}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
-		return nil, errors.Join(wallFault(e.Replica, err), ours.Close())
+		return nil, errors.Join(wallFault(e.Home.Replica, err), ours.Close())
 	}
 	if p, err := record.Describe(tree.PID); err == nil {
 		e.helpers.add(p)
@@ -74,7 +74,7 @@ func (e *Enclosure) startHelper() (*steward.Helper, error) {
 func (e *Enclosure) Dismiss() {
 	const dismissFor = time.Second // a process that waits for a disk may not be ended
 	e.helpers.ready.Drop()
-	e.Steward.Close()
+	e.Home.Steward.Close()
 	for _, p := range e.helpers.all() {
 		for late := time.Now().Add(dismissFor); time.Now().Before(late); time.Sleep(time.Millisecond) {
 			if pid, err := unix.Wait4(p.PID, nil, unix.WALL|unix.WNOHANG, nil); pid == p.PID || errors.Is(err, unix.ECHILD) {

@@ -43,9 +43,9 @@ func (s *Supplies) bringImage(ctx context.Context) error {
 			}
 			if image.Remembered != nil {
 				s.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
-				s.notes.Notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", s.at.Replica.Image).Pack())
+				s.notes.Notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", s.at.Home.Replica.Image).Pack())
 			}
-			s.notes.Notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", s.at.Replica.Image, image.Digest, s.clock.Now().Sub(began).Seconds()).Pack())
+			s.notes.Notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", s.at.Home.Replica.Image, image.Digest, s.clock.Now().Sub(began).Seconds()).Pack())
 			return s.heed(image.Says)
 		}
 		if ctx.Err() != nil {
@@ -55,7 +55,7 @@ func (s *Supplies) bringImage(ctx context.Context) error {
 			return asStartFault(err)
 		}
 		if tries >= maxImageTries {
-			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", s.at.Replica.Image, tries, err)).
+			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", s.at.Home.Replica.Image, tries, err)).
 				WithHint(fault.T("Check its name, and that the node reaches its registry.", "请检查名称以及节点能否访问镜像仓库。")).Because(err))
 		}
 		s.log.Warn("image not here yet", "error", err)
@@ -74,10 +74,10 @@ const dirKeeper = "keeper"
 // what has the right digest, keeps it for all projects of the node, and lays it out.
 func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int64)) (*rootfs.Image, error) {
 	uid := s.node.ImageUID
-	if uid == 0 || uid == s.at.Tenant.UID {
+	if uid == 0 || uid == s.at.Home.Tenant.UID {
 		return nil, errors.New("no uid is set aside for images")
 	}
-	tmp := filepath.Join(s.at.Dir, dirKeeper)
+	tmp := filepath.Join(s.at.Home.Dir, dirKeeper)
 	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
@@ -100,8 +100,8 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 		return nil, err
 	}
 	defer func() { asks.kill(); _, _ = asks.result() }()
-	wall := inside.Wall{Mark: string(s.at.Replica.Name), UID: uid, GID: uid, Hide: s.at.Tenant.Hide, Binds: []string{s.node.Images}, Tmp: tmp, VarTmp: tmp, Alone: true}
-	keeps, err := s.at.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: s.node.Images, Reference: reference, Owner: s.at.Tenant.UID, Project: s.at.Replica.Project, Most: s.node.ImageMost, Known: s.at.Replica.Inside != ""}}, theirs)
+	wall := inside.Wall{Mark: string(s.at.Home.Replica.Name), UID: uid, GID: uid, Hide: s.at.Home.Tenant.Hide, Binds: []string{s.node.Images}, Tmp: tmp, VarTmp: tmp, Alone: true}
+	keeps, err := s.at.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: s.node.Images, Reference: reference, Owner: s.at.Home.Tenant.UID, Project: s.at.Home.Replica.Project, Most: s.node.ImageMost, Known: s.at.Home.Replica.Inside != ""}}, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 	case r.Image == nil:
 		return nil, chore.ErrNoWord
 	}
-	image, err := rootfs.Held(ctx, s.node.Images, r.Image.Digest, uid, s.at.Tenant.UID)
+	image, err := rootfs.Held(ctx, s.node.Images, r.Image.Digest, uid, s.at.Home.Tenant.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *Supplies) imageProgress() func(done, total int64) {
 			return
 		}
 		told = now
-		s.notes.Notice("%s", fault.T("image %s: %s of %s", "镜像 %s：%s / %s", s.at.Replica.Image, megabytes(done), megabytes(total)).Pack())
+		s.notes.Notice("%s", fault.T("image %s: %s of %s", "镜像 %s：%s / %s", s.at.Home.Replica.Image, megabytes(done), megabytes(total)).Pack())
 	}
 }
 

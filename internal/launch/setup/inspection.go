@@ -8,10 +8,10 @@ import (
 
 // Facts are what the ranks will find here, without running anything; nil where nobody wants to know.
 func (e *Enclosure) Facts() *preflight.Facts {
-	if !e.Replica.Preflight {
+	if !e.Home.Replica.Preflight {
 		return nil
 	}
-	f := inspect.FactsOf(e.Steward, e.Replica.Command, environ(e.Replica, e.Dir, nil, credentials{}, e.base(), e.over.userName(e.Replica.Project), e.Place), e.Dir)
+	f := inspect.FactsOf(e.Home.Steward, e.Home.Replica.Command, environ(e.Home.Replica, e.Home.Dir, nil, credentials{}, e.base(), e.over.userName(e.Home.Replica.Project), e.Place), e.Home.Dir)
 	if e.image != nil {
 		f.Versions["image"] = e.image.Digest[:min(len(e.image.Digest), 39)]
 	}
@@ -20,13 +20,13 @@ func (e *Enclosure) Facts() *preflight.Facts {
 
 // Interpret runs the interpreter of the ranks with other arguments, where they would run.
 func (e *Enclosure) Interpret(out uintptr, args ...string) (*process.Set, error) {
-	r := e.Replica
+	r := e.Home.Replica
 	r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
-	env := environ(r, e.Dir, nil, credentials{}, e.base(), e.over.userName(e.Replica.Project), e.Place)
-	dir, err := e.WorkDir(r)
+	env := environ(r, e.Home.Dir, nil, credentials{}, e.base(), e.over.userName(e.Home.Replica.Project), e.Place)
+	dir, err := e.Home.WorkDir(r)
 	if err != nil {
 		return nil, err
 	}
-	r.Command = append([]string{inspect.PythonOf(e.Steward, r.Command, env, dir)}, args...)
+	r.Command = append([]string{inspect.PythonOf(e.Home.Steward, r.Command, env, dir)}, args...)
 	return inspect.BeginTrial(r, env, out, e.Starter())
 }

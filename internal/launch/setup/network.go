@@ -35,7 +35,7 @@ func (e *Enclosure) Settle(ends record.Link) (wait func() error) {
 	var made sync.WaitGroup
 	made.Go(func() {
 		switch {
-		case e.Replica.Inside != "":
+		case e.Home.Replica.Inside != "":
 			p, err = e.joinHost()
 		case own.Address.IsValid():
 			p.Lease = own
@@ -47,7 +47,7 @@ func (e *Enclosure) Settle(ends record.Link) (wait func() error) {
 		if err != nil {
 			return process.CantStart(process.CodeNotExecutable, err,
 				"The node %s could not make a network for this replica (%v); see launcher.log on the node.",
-				"节点 %s 无法为该副本创建网络（%v）；请查看节点上的 launcher.log。", e.Replica.Node, err)
+				"节点 %s 无法为该副本创建网络（%v）；请查看节点上的 launcher.log。", e.Home.Replica.Node, err)
 		}
 		e.Place = p
 		return nil
@@ -57,7 +57,7 @@ func (e *Enclosure) Settle(ends record.Link) (wait func() error) {
 // joinHost is the network of the replica that this one runs inside. Its launcher holds it; one of an earlier version
 // holds none, and its processes are on the machine's.
 func (e *Enclosure) joinHost() (p Place, err error) {
-	dir := filepath.Join(filepath.Dir(e.Dir), string(e.Replica.Inside))
+	dir := filepath.Join(filepath.Dir(e.Home.Dir), string(e.Home.Replica.Inside))
 	var ends record.Link
 	var host record.Process
 	for file, v := range map[string]any{record.FileEndpoint: &ends, record.FileLauncher: &host} {

@@ -15,7 +15,7 @@ import (
 
 // heed has the replica do what its image says, where the replica itself says nothing: command, working directory, user. What the image says is input.
 func (s *Supplies) heed(says *rootfs.Says) error {
-	r := &s.at.Replica
+	r := &s.at.Home.Replica
 	args, own := image.OwnArgs(r.Command)
 	switch {
 	case own && r.Image == "":

@@ -19,17 +19,17 @@ const dirSecrets = "secrets"
 
 // BringSecrets fetches what the replica names, teaches the log to hide it, and writes the files.
 func (s *Supplies) BringSecrets(ctx context.Context) error {
-	named := len(s.at.Replica.SecretFiles)+len(s.at.Replica.Credentials) > 0
-	for _, v := range s.at.Replica.Env {
+	named := len(s.at.Home.Replica.SecretFiles)+len(s.at.Home.Replica.Credentials) > 0
+	for _, v := range s.at.Home.Replica.Env {
 		named = named || v.ValueFrom != nil
 	}
-	if c := s.at.Replica.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
+	if c := s.at.Home.Replica.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
 		named = true
 	}
-	for _, c := range s.at.Replica.Clones {
+	for _, c := range s.at.Home.Replica.Clones {
 		named = named || c.Secret != ""
 	}
-	named = named || len(mount.Buckets(s.at.Replica.Mounts.Datasets)) > 0
+	named = named || len(mount.Buckets(s.at.Home.Replica.Mounts.Datasets)) > 0
 	if !named {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (s *Supplies) BringSecrets(ctx context.Context) error {
 		case <-s.clock.After(pause):
 		}
 	}
-	creds, err := readCredentials(s.at.Replica.Credentials, s.secrets)
+	creds, err := readCredentials(s.at.Home.Replica.Credentials, s.secrets)
 	if err != nil {
 		return process.CantStart(process.CodeNotExecutable, err,
 			"A credential that the task names can't be used, or two are for the same registry; see the task's credentials.",
@@ -62,15 +62,15 @@ func (s *Supplies) BringSecrets(ctx context.Context) error {
 	if err := s.writeSecrets(); err != nil {
 		return err
 	}
-	return creds.write(filepath.Join(s.at.Dir, dirSecrets), s.at.Give)
+	return creds.write(filepath.Join(s.at.Home.Dir, dirSecrets), s.at.Home.Give)
 }
 
 // hidden are all fetched values but those that a credential leaves readable: its server, user,
 // endpoint and region. One that is a variable or a file too is hidden.
 func (s *Supplies) hidden() []string {
 	readable := map[api.SecretRef]bool{}
-	accounts := slices.Clone(s.at.Replica.Credentials)
-	for _, from := range mount.Buckets(s.at.Replica.Mounts.Datasets) {
+	accounts := slices.Clone(s.at.Home.Replica.Credentials)
+	for _, from := range mount.Buckets(s.at.Home.Replica.Mounts.Datasets) {
 		accounts = append(accounts, api.CredentialRef{Secret: from.Secret})
 	}
 	for _, c := range accounts {
@@ -80,12 +80,12 @@ func (s *Supplies) hidden() []string {
 			}
 		}
 	}
-	for _, v := range s.at.Replica.Env {
+	for _, v := range s.at.Home.Replica.Env {
 		if v.ValueFrom != nil {
 			delete(readable, *v.ValueFrom)
 		}
 	}
-	for _, f := range s.at.Replica.SecretFiles {
+	for _, f := range s.at.Home.Replica.SecretFiles {
 		delete(readable, api.SecretRef{Secret: f.Secret, Key: f.Key})
 	}
 	var out []string
@@ -98,20 +98,20 @@ func (s *Supplies) hidden() []string {
 }
 
 func (s *Supplies) writeSecrets() error {
-	if len(s.at.Replica.SecretFiles) == 0 {
+	if len(s.at.Home.Replica.SecretFiles) == 0 {
 		return nil
 	}
-	dir := filepath.Join(s.at.Dir, dirSecrets)
+	dir := filepath.Join(s.at.Home.Dir, dirSecrets)
 	if err := os.MkdirAll(dir, 0o755); err != nil { // what lies around it is closed
 		return err
 	}
-	for _, f := range s.at.Replica.SecretFiles {
+	for _, f := range s.at.Home.Replica.SecretFiles {
 		ref := api.SecretRef{Secret: f.Secret, Key: f.Key}
 		path := filepath.Join(dir, filepath.Base(f.Name))
 		if err := os.WriteFile(path, []byte(s.secrets[ref]), 0o400); err != nil {
 			return err
 		}
-		if err := s.at.Give(path); err != nil {
+		if err := s.at.Home.Give(path); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Supplies) writeSecrets() error {
 // DropSecrets removes the files; a launcher that is killed leaves them to the engine, which removes
 // the whole folder.
 func (s *Supplies) DropSecrets() {
-	if err := errors.Join(os.RemoveAll(filepath.Join(s.at.Dir, dirSecrets)), dropAccess(s.at.Dir)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(s.at.Home.Dir, dirSecrets)), dropAccess(s.at.Home.Dir)); err != nil {
 		s.log.Error("secret files could not be removed", "error", err)
 	}
 }

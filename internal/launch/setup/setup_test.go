@@ -54,11 +54,11 @@ func TestRecipe(t *testing.T) {
 		},
 	}
 	l := &Home{Dir: dir}
-	if _, err := fill(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7"}); err == nil {
+	if _, err := fill(r, dir, "lo", link.Generation{Membership: link.Membership{Lead: "127.0.0.1:7"}}); err == nil {
 		t.Error("settled without the ports")
 	}
 	for turn, ports := range [][]int{{70, 71}, {80, 81}} { // the next generation replaces what is there
-		got, err := fill(r, dir, "eth0", link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports, Hosts: []string{"100.64.4.2", "100.64.4.3"}})
+		got, err := fill(r, dir, "eth0", link.Generation{Membership: link.Membership{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports, Hosts: []string{"100.64.4.2", "100.64.4.3"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestRecipe(t *testing.T) {
 	}
 	folder := filepath.Join(dir, dirRecipe)
 	r.Recipe.Each = nil
-	got, err := fill(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7", Ports: []int{1, 2}})
+	got, err := fill(r, dir, "lo", link.Generation{Membership: link.Membership{Lead: "127.0.0.1:7", Ports: []int{1, 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestFindProgram(t *testing.T) {
 func TestGroupsOfRanks(t *testing.T) {
 	first, group := 0, 0
 	for _, n := range []int{3, 1, 2} {
-		each := rankEnviron(engine.Replica{Ranks: n}, link.Generation{Number: 1, FirstRank: first, World: 6, Group: group, Groups: 3, Lead: "127.0.0.1:1"}, RankPlace{})
+		each := rankEnviron(engine.Replica{Ranks: n}, link.Generation{Number: 1, Membership: link.Membership{FirstRank: first, World: 6, Group: group, Groups: 3, Lead: "127.0.0.1:1"}}, RankPlace{})
 		for local, env := range each {
 			for name, want := range map[string]int{"RANK": first + local, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": n, "GROUP_RANK": group, "GROUP_WORLD_SIZE": 3, "WORLD_SIZE": 6} {
 				if got := process.Lookup(env, name); got != strconv.Itoa(want) {

@@ -23,28 +23,28 @@ type Stage struct {
 
 // Stage is what ranks of a generation would be started with; it changes nothing.
 func (s *Supplies) Stage(g link.Generation, at RankPlace) (out Stage, err error) {
-	if out.Dir, err = s.at.WorkDir(s.at.Replica); err != nil {
+	if out.Dir, err = s.at.Home.WorkDir(s.at.Home.Replica); err != nil {
 		return out, err
 	}
-	if dir := s.at.over.startDir(s.at.Dir, s.at.Replica); dir != "" {
+	if dir := s.at.over.startDir(s.at.Home.Dir, s.at.Home.Replica); dir != "" {
 		out.Dir = dir
 	}
-	if out.Replica, err = fill(s.at.Replica, s.at.Dir, s.at.Place.link(), g); err != nil {
+	if out.Replica, err = fill(s.at.Home.Replica, s.at.Home.Dir, s.at.Place.link(), g); err != nil {
 		return out, fmt.Errorf("recipe: %w", err)
 	}
-	if out.Replica, err = s.at.withPackages(out.Replica); err != nil {
+	if out.Replica, err = s.at.Home.withPackages(out.Replica); err != nil {
 		return out, err
 	}
-	out.Env, out.Each = environ(out.Replica, s.at.Dir, s.secrets, s.creds, s.at.base(), s.at.over.userName(s.at.Replica.Project), s.at.Place), rankEnviron(out.Replica, g, at)
+	out.Env, out.Each = environ(out.Replica, s.at.Home.Dir, s.secrets, s.creds, s.at.base(), s.at.over.userName(s.at.Home.Replica.Project), s.at.Place), rankEnviron(out.Replica, g, at)
 	if s.at.image != nil {
 		out.Env = append(out.Env, imagejob.Digest+"="+s.at.image.Digest)
 	}
-	volumes, err := volumesOf(s.at.Replica, s.at.Folders)
+	volumes, err := volumesOf(s.at.Home.Replica, s.at.Home.Folders)
 	if err != nil { // also where nothing is mounted
 		return out, err
 	}
-	out.Env = append(out.Env, volumeVariables(s.at.Replica, volumes, s.at.Tenant.UID != 0)...)
-	out.Env = append(out.Env, s.at.data.variables(s.at.Tenant.UID != 0)...)
+	out.Env = append(out.Env, volumeVariables(s.at.Home.Replica, volumes, s.at.Home.Tenant.UID != 0)...)
+	out.Env = append(out.Env, s.at.data.variables(s.at.Home.Tenant.UID != 0)...)
 	out.Shell = s.at.over.shellEnv(out.Env)
 	return out, nil
 }

@@ -63,7 +63,7 @@ func NewSupplies(at *Enclosure, from source, to notes, node record.Link, c clock
 
 // BringImage has the image on this node, where the replica names one.
 func (s *Supplies) BringImage(ctx context.Context) error {
-	if s.at.Replica.Image == "" {
+	if s.at.Home.Replica.Image == "" {
 		return s.heed(nil)
 	}
 	return s.bringImage(ctx)
@@ -71,11 +71,11 @@ func (s *Supplies) BringImage(ctx context.Context) error {
 
 // BringCode puts the code into place, and tries until it is there or can't be.
 func (s *Supplies) BringCode(ctx context.Context) error {
-	if c := s.at.Replica.Code; c == nil || c.Folder != "" {
+	if c := s.at.Home.Replica.Code; c == nil || c.Folder != "" {
 		return nil
 	}
-	code := filepath.Join(s.at.Dir, record.DirCode)
-	return asStartFault(again(ctx, s, "code not fetched yet", func() error { return s.bring(ctx, s.at.Replica.Code, code) }))
+	code := filepath.Join(s.at.Home.Dir, record.DirCode)
+	return asStartFault(again(ctx, s, "code not fetched yet", func() error { return s.bring(ctx, s.at.Home.Replica.Code, code) }))
 }
 
 // bring puts the code into place, from the server or from Git.

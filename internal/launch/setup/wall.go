@@ -21,7 +21,7 @@ import (
 
 // Enclosure is what stands around the processes of a replica: its wall, its network and its image.
 type Enclosure struct {
-	*Home
+	Home  *Home
 	Group *cgroup.Group // nil: none
 	// Place is its network, once Settle is through.
 	Place   Place
@@ -43,8 +43,8 @@ func Enclose(h *Home, group *cgroup.Group, log *slog.Logger) *Enclosure {
 
 // GetReady begins to make the processes that will build walls, for the steward and the ranks. Dismiss ends those that nobody took.
 func (e *Enclosure) GetReady() {
-	if e.Tenant.UID != 0 {
-		e.helpers.ready = inside.GetReady(2, string(e.Replica.Name))
+	if e.Home.Tenant.UID != 0 {
+		e.helpers.ready = inside.GetReady(2, string(e.Home.Replica.Name))
 	}
 }
 
@@ -61,45 +61,45 @@ func (e *Enclosure) GroupPath() string {
 
 // Starter is how a fresh process is started here.
 func (e *Enclosure) Starter() process.Starter {
-	if e.Tenant.UID != 0 {
+	if e.Home.Tenant.UID != 0 {
 		return e.walled
 	}
-	return process.Counted(process.Finder(e.Find).Plain, e.Group, e.log)
+	return process.Counted(process.Finder(e.Home.Find).Plain, e.Group, e.log)
 }
 
 // wall is what stands around every process that is not the launcher's own: the ranks, their standby, the steward's.
 // It is the one place that says so.
 func (e *Enclosure) wall() inside.Wall {
 	w := inside.Wall{
-		Mark: string(e.Replica.Name), UID: e.Tenant.UID, GID: e.Tenant.UID, Hide: e.Tenant.Hide,
-		Tmp: filepath.Join(e.Dir, record.DirTmp), VarTmp: filepath.Join(e.Dir, record.DirVarTmp),
-		SharedMemory: int64(e.Replica.Resources.SharedMemory), Net: e.Place.Space.Descriptor(), Shown: inside.Shown{Files: e.Place.files(e.Dir)},
+		Mark: string(e.Home.Replica.Name), UID: e.Home.Tenant.UID, GID: e.Home.Tenant.UID, Hide: e.Home.Tenant.Hide,
+		Tmp: filepath.Join(e.Home.Dir, record.DirTmp), VarTmp: filepath.Join(e.Home.Dir, record.DirVarTmp),
+		SharedMemory: int64(e.Home.Replica.Resources.SharedMemory), Net: e.Place.Space.Descriptor(), Shown: inside.Shown{Files: e.Place.files(e.Home.Dir)},
 	}
 	for _, name := range []string{record.DirOutput, record.DirCode, record.DirHome} {
-		if record.Exists(e.Dir, name) { // not in the life after one that never got so far
-			w.Binds = append(w.Binds, filepath.Join(e.Dir, name))
+		if record.Exists(e.Home.Dir, name) { // not in the life after one that never got so far
+			w.Binds = append(w.Binds, filepath.Join(e.Home.Dir, name))
 		}
 	}
-	if home := HomeOf(e.Dir, e.Replica); home != "" && record.Exists(filepath.Dir(home), filepath.Base(home)) {
+	if home := HomeOf(e.Home.Dir, e.Home.Replica); home != "" && record.Exists(filepath.Dir(home), filepath.Base(home)) {
 		w.Binds = append(w.Binds, home)
 	}
-	showProgram(&w, e.Dir, e.image != nil)
-	if e.Memory != "" {
-		w.Binds = append(w.Binds, e.Memory)
+	showProgram(&w, e.Home.Dir, e.image != nil)
+	if e.Home.Memory != "" {
+		w.Binds = append(w.Binds, e.Home.Memory)
 	}
-	if code := e.codeDir(); !slices.Contains(w.Binds, code) {
+	if code := e.Home.codeDir(); !slices.Contains(w.Binds, code) {
 		w.Binds = append(w.Binds, code)
 	}
-	if c := e.Replica.Code; c != nil && c.Folder != "" {
-		if in, _ := api.ResolveFolder(c.Folder, e.Folders); in != nil { // otherwise nothing starts, see codeBase
+	if c := e.Home.Replica.Code; c != nil && c.Folder != "" {
+		if in, _ := api.ResolveFolder(c.Folder, e.Home.Folders); in != nil { // otherwise nothing starts, see codeBase
 			w.Folders = []inside.Folder{{Path: in.Path, Real: in.Real, ReadOnly: in.ReadOnly}}
 		}
 	}
-	if tools := editor.Folder(); tools != "" && e.Replica.Home != "" {
+	if tools := editor.Folder(); tools != "" && e.Home.Replica.Home != "" {
 		w.Folders = append(w.Folders, inside.Folder{Path: tools, Real: tools, ReadOnly: true})
 	}
-	if e.image != nil && e.Replica.Images != engine.ImagePull {
-		w.Root, w.Stage, w.Placed = e.image.Root, filepath.Join(e.Dir, dirStage), driver(e.Replica.Devices)
+	if e.image != nil && e.Home.Replica.Images != engine.ImagePull {
+		w.Root, w.Stage, w.Placed = e.image.Root, filepath.Join(e.Home.Dir, dirStage), driver(e.Home.Replica.Devices)
 	}
 	return w
 }
@@ -108,23 +108,23 @@ func (e *Enclosure) wall() inside.Wall {
 func (e *Enclosure) walled(p *process.Set, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
 	wall, file := e.wall(), ""
 	e.over.root(&wall)
-	if e.Replica.Images == engine.ImageBuild {
-		wall.IDs = idsOf(e.Tenant, 0)
+	if e.Home.Replica.Images == engine.ImageBuild {
+		wall.IDs = idsOf(e.Home.Tenant, 0)
 	}
-	volumes, err := volumesOf(r, e.Folders)
+	volumes, err := volumesOf(r, e.Home.Folders)
 	if err != nil {
 		return err
 	}
 	if mine := append(volumes, e.data.folders()...); len(mine) > 0 {
-		wall.Folders, wall.Stage = append(wall.Folders, mine...), filepath.Join(e.Dir, dirStage)
+		wall.Folders, wall.Stage = append(wall.Folders, mine...), filepath.Join(e.Home.Dir, dirStage)
 	}
 	if r.Command[0] == "fermi" || !e.over.rooted() { // what was installed over the image is seen behind this wall alone
-		if file, err = e.Find(r.Command[0], dir, process.Lookup(env, "PATH")); err != nil {
+		if file, err = e.Home.Find(r.Command[0], dir, process.Lookup(env, "PATH")); err != nil {
 			return err
 		}
 	}
 	seen := []string{fileHyper}
-	if record.Exists(e.Dir, dirAccess) {
+	if record.Exists(e.Home.Dir, dirAccess) {
 		seen = append(seen, dirAccess)
 	}
 	if len(r.SecretFiles)+len(r.Credentials) > 0 {
@@ -137,7 +137,7 @@ func (e *Enclosure) walled(p *process.Set, r engine.Replica, dir string, env []s
 		seen = append(seen, dirSDK)
 	}
 	for _, name := range seen {
-		wall.Binds = append(wall.Binds, filepath.Join(e.Dir, name))
+		wall.Binds = append(wall.Binds, filepath.Join(e.Home.Dir, name))
 	}
 	door, err := e.Group.Door()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/accept"
 )
 
 // Bounds of one connection, and of all.
@@ -24,7 +24,6 @@ const (
 	maxAsk    = 512
 	maxAnswer = 255
 	mostConns = 4096
-	pause     = 100 * time.Millisecond // after an accept that failed
 )
 
 // ask is the first that a gateway says.
@@ -45,45 +44,12 @@ type Server struct {
 
 // Run serves l until ctx ends, and closes it.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	ctx, end := context.WithCancel(ctx)
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer end()
-	room := make(chan struct{}, mostConns)
-	for {
-		conn, err := l.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				_ = conn.Close()
-			}
-			return nil
+	failed := func(err error) { s.Log.Warn("a connection to a replica was not taken", "error", err) }
+	return accept.Serve(ctx, l, mostConns, failed, func(ctx context.Context, conn net.Conn) {
+		if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil {
+			s.Log.Debug("a connection to a replica has ended", "from", conn.RemoteAddr().String(), "error", err)
 		}
-		if errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		if err != nil { // too many files, most of the time
-			s.Log.Warn("a connection to a replica was not taken", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-clock.Real.After(pause):
-			}
-			continue
-		}
-		select {
-		case room <- struct{}{}:
-		default:
-			_ = conn.Close()
-			continue
-		}
-		wg.Go(func() {
-			defer func() { <-room }()
-			if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil {
-				s.Log.Debug("a connection to a replica has ended", "from", conn.RemoteAddr().String(), "error", err)
-			}
-		})
-	}
+	})
 }
 
 func (s *Server) tls() *tls.Config {

@@ -34,7 +34,7 @@ func TestTheNumberOfAnEntryIsNoStep(t *testing.T) {
 	task := &api.TrainingTask{Spec: api.TrainingTaskSpec{Checkpoint: &api.Checkpoints{Folder: "out"}}, Status: *before}
 	after := *before
 	after.Generation, after.Phase, after.Rendezvous = 2, api.PhaseRunning, &api.Rendezvous{Restore: entry}
-	m := gang.Member{Role: "worker", Said: link.Ranks{Generation: 2, Restored: engine.FromFolder}}
+	m := gang.Member{Role: "worker", Said: link.Ranks{Generation: 2, Holding: link.Holding{Restored: engine.FromFolder}}}
 	f := Turn{Terms: gang.Terms{Task: task}, Members: gang.Members{m}, Before: before, After: &after, Now: now}
 	in := &api.Interruptions{Count: 1, Last: []api.Recovery{{RecoverySteps: api.RecoverySteps{Step: 504, Made: 504}, FailedAt: now, SeenAt: now}}}
 	f.advance(in, in.Newest())
@@ -84,7 +84,7 @@ func TestWhereTheStateCameFrom(t *testing.T) {
 				first = c.told.Restore + 1
 			}
 			for i, said := range c.said {
-				m := gang.Member{Role: "worker", Index: i, Said: link.Ranks{Generation: 2, Restored: said, Step: first, SteppedAt: now}}
+				m := gang.Member{Role: "worker", Index: i, Said: link.Ranks{Generation: 2, Progress: link.Progress{Step: first, SteppedAt: now}, Holding: link.Holding{Restored: said}}}
 				m.Said.Pace.Course.First = first
 				f.Members = append(f.Members, m)
 			}

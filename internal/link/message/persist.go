@@ -1,16 +1,10 @@
-package link
+package message
 
 import (
-	"context"
 	"fmt"
 	"math"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 	"github.com/fermi-cluster/fermi/internal/pattern"
 )
@@ -74,22 +68,22 @@ type Watermark struct {
 
 var checkpointName = pattern.New(`^[0-9]{19}-[0-9]{19}$`)
 
-func (o *Origin) message() *linkpb.Origin {
+func (o *Origin) Message() *linkpb.Origin {
 	if o == nil {
 		return nil
 	}
 	return &linkpb.Origin{TaskId: o.TaskID, Name: o.Name}
 }
 
-func originOf(m *linkpb.Origin) *Origin {
+func OriginOf(m *linkpb.Origin) *Origin {
 	if m == nil {
 		return nil
 	}
 	return &Origin{TaskID: m.GetTaskId(), Name: m.GetName()}
 }
 
-func checkOrigin(m *linkpb.Origin) error {
-	if m != nil && (m.GetTaskId() == "" || len(m.GetTaskId()) > maxText || !checkpointName.MatchString(m.GetName())) {
+func CheckOrigin(m *linkpb.Origin) error {
+	if m != nil && (m.GetTaskId() == "" || len(m.GetTaskId()) > MaxText || !checkpointName.MatchString(m.GetName())) {
 		return fmt.Errorf("a checkpoint that can't be")
 	}
 	return nil
@@ -100,7 +94,7 @@ func knownTier(tier string) bool { return tier == TierLocal || tier == TierShare
 func persistedMessages(list []Persisted) []*linkpb.Persisted {
 	var out []*linkpb.Persisted
 	for _, p := range list {
-		out = append(out, &linkpb.Persisted{Tier: p.Tier, Generation: p.Generation, Step: p.Step, Parts: p.Parts, Error: cutText(p.Error, maxText), Metrics: p.Metrics})
+		out = append(out, &linkpb.Persisted{Tier: p.Tier, Generation: p.Generation, Step: p.Step, Parts: p.Parts, Error: CutText(p.Error, MaxText), Metrics: p.Metrics})
 	}
 	return out
 }
@@ -116,33 +110,33 @@ func persistedOf(list []*linkpb.Persisted) []Persisted {
 // checkPersisted is the server's check of what a launcher says it persisted, or can't restore.
 func checkPersisted(r *linkpb.Ranks) error {
 	if len(r.GetPersisted()) > maxTiers {
-		return refuse("steps in more tiers than there are")
+		return Refuse("steps in more tiers than there are")
 	}
 	for _, p := range r.GetPersisted() {
 		switch {
 		case !knownTier(p.GetTier()) || p.GetGeneration() <= 0 || p.GetStep() <= 0:
-			return refuse("a persisted step that can't be")
-		case len(p.GetParts()) > maxParts || len(p.GetError()) > maxText:
-			return refuse("a persisted step has an overlong text")
+			return Refuse("a persisted step that can't be")
+		case len(p.GetParts()) > maxParts || len(p.GetError()) > MaxText:
+			return Refuse("a persisted step has an overlong text")
 		case len(p.GetMetrics()) > MaxMetrics:
-			return refuse("a persisted step has too many metrics")
+			return Refuse("a persisted step has too many metrics")
 		}
 		for name, v := range p.GetMetrics() {
 			if name == "" || len(name) > api.MaxMetricName || math.IsNaN(v) || math.IsInf(v, 0) {
-				return refuse("a persisted step has a metric that can't be")
+				return Refuse("a persisted step has a metric that can't be")
 			}
 		}
 	}
 	if tier := r.GetRestored(); tier != "" && tier != "folder" && tier != "peer" && !knownTier(tier) || r.GetRestoredAtUnixNano() < 0 {
-		return refuse("ranks were restored from a tier that can't be")
+		return Refuse("ranks were restored from a tier that can't be")
 	}
-	if checkOrigin(r.GetRefused()) != nil {
-		return refuse("a refused checkpoint that can't be")
+	if CheckOrigin(r.GetRefused()) != nil {
+		return Refuse("a refused checkpoint that can't be")
 	}
 	return nil
 }
 
-func (w Watermark) message() *linkpb.Watermark {
+func (w Watermark) Message() *linkpb.Watermark {
 	m := &linkpb.Watermark{Generation: w.Generation, Step: w.Step, Keep: w.Keep, Last: w.Last, Denied: deniedMessages(w.Denied), Seen: w.Seen}
 	if p := w.Persist; p != nil {
 		m.Persist = &linkpb.Persist{Step: p.Step, Tiers: p.Tiers, Full: p.Full}
@@ -153,7 +147,7 @@ func (w Watermark) message() *linkpb.Watermark {
 	return m
 }
 
-func watermarkOf(m *linkpb.Watermark) Watermark {
+func WatermarkOf(m *linkpb.Watermark) Watermark {
 	w := Watermark{Generation: m.GetGeneration(), Step: m.GetStep(), Keep: m.GetKeep(), Last: m.GetLast(), Denied: deniedOf(m.GetDenied()), Seen: m.GetSeen()}
 	if p := m.GetPersist(); p != nil {
 		w.Persist = &Persist{Step: p.GetStep(), Tiers: p.GetTiers(), Full: p.GetFull()}
@@ -164,7 +158,7 @@ func watermarkOf(m *linkpb.Watermark) Watermark {
 	return w
 }
 
-func checkWatermark(w *linkpb.Watermark) error {
+func CheckWatermark(w *linkpb.Watermark) error {
 	p := w.GetPersist()
 	if w.GetGeneration() <= 0 || w.GetStep() < 0 || w.GetSeen() < 0 || w.GetStep() == 0 && !w.GetLast() && len(w.GetDenied()) == 0 && w.GetSeen() == 0 || badSteps(w.GetKeep()) {
 		return fmt.Errorf("watermark of nothing")
@@ -186,36 +180,4 @@ func checkWatermark(w *linkpb.Watermark) error {
 		}
 	}
 	return nil
-}
-
-// FetchManifest streams the record of a checkpoint that the caller's task may restore, and no other.
-func (d *desk) FetchManifest(req *linkpb.FetchManifestRequest, stream linkpb.Link_FetchManifestServer) error {
-	ctx := stream.Context()
-	parts := caller(ctx).parts
-	if d.cfg.ManifestOf == nil || req.GetOrigin() == nil || checkOrigin(req.GetOrigin()) != nil {
-		return status.Error(codes.InvalidArgument, "no checkpoint")
-	}
-	if err := d.cfg.Current(ctx, parts); err != nil {
-		return Status(err)
-	}
-	raw, err := d.cfg.ManifestOf(ctx, parts.TaskID, *originOf(req.GetOrigin()))
-	if err != nil {
-		return Status(err)
-	}
-	return sendChunks(stream, raw)
-}
-
-// FetchManifest brings the record of a checkpoint; fault NotFound where the server has none. After
-// another error that is not Permanent it may be called again.
-func (c *Client) FetchManifest(ctx context.Context, from Origin) (raw []byte, err error) {
-	err = c.Bulk(func(conn *grpc.ClientConn) (err error) {
-		raw, err = collect(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[linkpb.Chunk], error) {
-			return linkpb.NewLinkClient(conn).FetchManifest(ctx, &linkpb.FetchManifestRequest{Origin: from.message()})
-		})
-		return err
-	})
-	if status.Code(err) == codes.NotFound {
-		err = fault.New(fault.NotFound, "NoCheckpoint", fault.T("The server knows of no such checkpoint.", "服务器没有该检查点的记录。")).Because(err)
-	}
-	return raw, err
 }

@@ -1,4 +1,4 @@
-package link
+package message
 
 import (
 	"math"
@@ -19,28 +19,28 @@ const testCheckpoint = "0000000000000000001-0000000000000000020"
 
 func TestPersistThereAndBack(t *testing.T) {
 	w := Watermark{Generation: 3, Step: 9, Persist: &Persist{8, []string{TierLocal, TierShared}, true}, Committed: []Committed{{TierShared, 3, 4}}, Last: true, Denied: []Denied{{Want{"", 8}, fault.Text{EN: "no", ZH: "否"}}}}
-	raw, err := proto.Marshal(w.message())
+	raw, err := proto.Marshal(w.Message())
 	var m linkpb.Watermark
-	if err != nil || proto.Unmarshal(raw, &m) != nil || checkWatermark(&m) != nil {
+	if err != nil || proto.Unmarshal(raw, &m) != nil || CheckWatermark(&m) != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(w, watermarkOf(&m)); d != "" {
+	if d := cmp.Diff(w, WatermarkOf(&m)); d != "" {
 		t.Error(d)
 	}
-	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), "", map[string]float64{"loss": 0.5}}, {TierShared, 3, 8, nil, "full", nil}}, Refused: &Origin{"task-1", testCheckpoint}, Restored: TierShared, RestoredAt: time.Unix(5, 0).UTC(), Keeping: Keeping{engine.ReasonStopped, []Want{{TierShared, 8}, {"", 9}}, 7}}
-	if err := checkRanks(r.message()); err != nil {
+	r := Ranks{Holding: Holding{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), "", map[string]float64{"loss": 0.5}}, {TierShared, 3, 8, nil, "full", nil}}, Refused: &Origin{"task-1", testCheckpoint}, Restored: TierShared, RestoredAt: time.Unix(5, 0).UTC(), Keeping: Keeping{engine.ReasonStopped, []Want{{TierShared, 8}, {"", 9}}, 7}}}
+	if err := CheckRanks(r.Message()); err != nil {
 		t.Fatal(err)
 	}
 	for _, from := range []string{engine.FromFolder, engine.FromPeer} {
-		if err := checkRanks(Ranks{Restored: from, RestoredAt: r.RestoredAt}.message()); err != nil {
+		if err := CheckRanks(Ranks{Holding: Holding{Restored: from, RestoredAt: r.RestoredAt}}.Message()); err != nil {
 			t.Error(from, err)
 		}
 	}
-	back := ranksOf(r.message())
+	back := RanksOf(r.Message())
 	if d := cmp.Diff(r.Persisted, back.Persisted) + cmp.Diff(r.Keeping, back.Keeping); d != "" || *back.Refused != *r.Refused || back.Restored != TierShared || !back.RestoredAt.Equal(r.RestoredAt) {
 		t.Error(d, back.Refused)
 	}
-	g := generationOf(Generation{Number: 1, World: 1, Lead: "127.0.0.1:1", Origin: r.Refused}.order(1, 1))
+	g := GenerationOf(Generation{Number: 1, Membership: Membership{World: 1, Lead: "127.0.0.1:1"}, States: States{Origin: r.Refused}}.Order(1, 1))
 	if g.Origin == nil || *g.Origin != *r.Refused {
 		t.Error(g.Origin)
 	}
@@ -60,7 +60,7 @@ func TestPersistIsChecked(t *testing.T) {
 		"denied nowhere":     {Generation: 1, Step: 1, Denied: []Denied{{Want: Want{"moon", 1}}}},
 		"denied too many":    {Generation: 1, Step: 1, Denied: make([]Denied, 4)},
 	} {
-		if checkWatermark(w.message()) == nil {
+		if CheckWatermark(w.Message()) == nil {
 			t.Error(name)
 		}
 	}
@@ -68,7 +68,7 @@ func TestPersistIsChecked(t *testing.T) {
 		"tier":     {Persisted: []*linkpb.Persisted{{Tier: "moon", Generation: 1, Step: 1}}},
 		"step":     {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1}}},
 		"parts":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Parts: make([]byte, maxParts+1)}}},
-		"error":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Error: strings.Repeat("x", maxText+1)}}},
+		"error":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Error: strings.Repeat("x", MaxText+1)}}},
 		"metrics":  {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: manyMetrics()}}},
 		"metric":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: map[string]float64{"loss": math.NaN()}}}},
 		"name":     {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: map[string]float64{strings.Repeat("x", 129): 1}}}},
@@ -83,7 +83,7 @@ func TestPersistIsChecked(t *testing.T) {
 		"refused":  {Refused: &linkpb.Origin{TaskId: "task-1", Name: "../../etc"}},
 		"no task":  {Refused: &linkpb.Origin{Name: testCheckpoint}},
 	} {
-		if checkRanks(r) == nil {
+		if CheckRanks(r) == nil {
 			t.Error(name)
 		}
 	}

@@ -1,4 +1,4 @@
-package ckpt
+package interval
 
 import (
 	"math"
@@ -14,7 +14,7 @@ import (
 
 func TestIntervalIsYoungsWhereFailuresAreRare(t *testing.T) {
 	c := Cost{Stall: 200 * time.Millisecond, MTBF: 5 * time.Hour, Recovery: 40 * time.Second, Step: time.Millisecond, Seen: 2, Over: 6 * time.Hour}
-	got, err := Interval(c, 0, 0)
+	got, err := Tune(c, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +37,12 @@ func TestIntervalSaysWhatBoundsIt(t *testing.T) {
 		"Every 30 steps (30 min): writing one takes 16 s and costs training 1 s, a failure that needs it comes about every 30 d (0 seen in 1.5 min). That costs 0.091 % of the time; more than 30 min is never put at stake.": {0, 30 * time.Minute},
 		"Every 120 steps (2 h): writing one takes 16 s and costs training 1 s, a failure that needs it comes about every 30 d (0 seen in 1.5 min). That costs 0.15 % of the time; more often is not possible.":                {2 * time.Hour, 0},
 	} {
-		if got, err := Interval(c, bounds[0], bounds[1]); err != nil || got.Why.EN != want {
+		if got, err := Tune(c, bounds[0], bounds[1]); err != nil || got.Why.EN != want {
 			t.Errorf("%v: %s", err, got.Why.EN)
 		}
 	}
 	c = Cost{Stall: time.Microsecond, MTBF: time.Minute, Step: time.Hour}
-	if got, err := Interval(c, 0, 0); err != nil || !strings.HasPrefix(got.Why.EN, "Every step (1 h): a save stalls training for 1 µs") {
+	if got, err := Tune(c, 0, 0); err != nil || !strings.HasPrefix(got.Why.EN, "Every step (1 h): a save stalls training for 1 µs") {
 		t.Error(got.Why.EN, err)
 	}
 }
@@ -55,11 +55,11 @@ func TestIntervalRefusesTimesThatCanNotBe(t *testing.T) {
 	} {
 		c := good
 		bad(&c)
-		if _, err := Interval(c, 0, 0); !fault.Is(err, fault.Invalid) {
+		if _, err := Tune(c, 0, 0); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := Interval(good, 2, 1); !fault.Is(err, fault.Invalid) {
+	if _, err := Tune(good, 2, 1); !fault.Is(err, fault.Invalid) {
 		t.Error("bounds that cross:", err)
 	}
 }
@@ -67,12 +67,12 @@ func TestIntervalRefusesTimesThatCanNotBe(t *testing.T) {
 func TestIntervalStaysWhileItIsAboutAsGood(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCost(t)
-		free, err := Interval(c, 0, 0)
+		free, err := Tune(c, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Was = max(uint64(float64(free.Steps)*rapid.Float64Range(0.1, 3).Draw(t, "off")), 1)
-		got, err := Interval(c, 0, 0)
+		got, err := Tune(c, 0, 0)
 		if err != nil || got.Steps != c.Was && got.Steps != free.Steps {
 			t.Fatalf("%+v: %v", got, err)
 		}
@@ -97,7 +97,7 @@ func drawCost(t *rapid.T) Cost {
 func TestIntervalIsTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCost(t)
-		got, err := Interval(c, 0, 0)
+		got, err := Tune(c, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,12 +116,12 @@ func TestIntervalIsTheBest(t *testing.T) {
 		}
 		worse := c
 		worse.Stall *= 2
-		if more, err := Interval(worse, 0, 0); err != nil || more.Every < got.Every {
+		if more, err := Tune(worse, 0, 0); err != nil || more.Every < got.Every {
 			t.Fatalf("a longer stall gives %v after %v: %v", more.Every, got.Every, err)
 		}
 		rarer := c
 		rarer.MTBF *= 2
-		if more, err := Interval(rarer, 0, 0); err != nil || more.Every < got.Every {
+		if more, err := Tune(rarer, 0, 0); err != nil || more.Every < got.Every {
 			t.Fatalf("rarer failures give %v after %v: %v", more.Every, got.Every, err)
 		}
 	})
@@ -132,7 +132,7 @@ func TestIntervalKeepsItsBounds(t *testing.T) {
 		c := drawCost(t)
 		least := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "least"))
 		most := least + time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "more"))
-		got, err := Interval(c, least, most)
+		got, err := Tune(c, least, most)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestLostIsWhatFailuresCost(t *testing.T) {
 		{Stall: time.Second, MTBF: 1000 * time.Second, Recovery: 30 * time.Second, Step: time.Second},
 		{Stall: 20 * time.Second, MTBF: 200 * time.Second, Recovery: 60 * time.Second, Step: time.Second},
 	} {
-		got, err := Interval(c, 0, 0)
+		got, err := Tune(c, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

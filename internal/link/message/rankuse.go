@@ -1,4 +1,4 @@
-package link
+package message
 
 import "github.com/fermi-cluster/fermi/internal/link/linkpb"
 
@@ -61,13 +61,13 @@ func (s Saves) message() *linkpb.Saves {
 
 func checkUse(r *linkpb.Ranks) error {
 	if s := r.GetSaves(); s.GetWhole() < 0 || s.GetBegun() < s.GetWhole() {
-		return refuse("more saves are whole than were begun")
+		return Refuse("more saves are whole than were begun")
 	}
 	if stall := r.GetSaves().GetStall(); !(stall >= 0 && stall <= 1e9) {
-		return refuse("the stall of a save is out of range")
+		return Refuse("the stall of a save is out of range")
 	}
 	if p := r.GetParameters(); !useOf(r.GetUse()).sane() || !(p >= 0 && p <= 1e18) {
-		return refuse("what ranks use is out of range")
+		return Refuse("what ranks use is out of range")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
-package link
+package message
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
@@ -12,37 +11,40 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
-// first is the generation of a replica that is alone.
-var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
-
 var someRanks = Ranks{
-	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Reach: engine.Reach{Address: "100.64.4.2", Serve: 4002, Serving: &engine.Serving{Ready: true, Port: 8000, Why: "why"}}, RoleTable: "def", Ports: []int{4002, 4003},
-	PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9,
+	Generation: 3,
+	Port:       4001,
+	Reach:      engine.Reach{Address: "100.64.4.2", Serve: 4002, Serving: &engine.Serving{Ready: true, Port: 8000, Why: "why"}},
+	RoleTable:  "def",
+	Ports:      []int{4002, 4003},
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
-	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8, 0.012}, Parameters: 7e9, Every: 40,
-	Watched: true, HungAt: time.Unix(5, 7).UTC(), Printed: true, Own: []RankOwn{{Rank: 2, Seconds: 0.5, Steps: 16}},
-	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Backward: true, Silent: time.Second, Waits: "w"}},
 	Facts:     &preflight.Facts{Versions: map[string]string{"torch": "2"}, FreeDisk: 3, SharedMemory: 4},
 	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}, Devices: preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 3, Kind: preflight.DeviceErrors, Count: 8, Text: "t"}}}},
+	Progress:  Progress{Step: 7, Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8, 0.012}, Parameters: 7e9, Watched: true, HungAt: time.Unix(5, 7).UTC(), Printed: true, Own: []RankOwn{{Rank: 2, Seconds: 0.5, Steps: 16}}, Hung: []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Backward: true, Silent: time.Second, Waits: "w"}}},
+	Holding:   Holding{Held: []int64{4, 6}, PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9, Every: 40},
 }
 
 func TestGenerationMessages(t *testing.T) {
-	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
+	if d := cmp.Diff(someRanks, RanksOf(someRanks.Message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Group: 1, Groups: 3, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Every: 40, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Hosts: []string{"100.64.4.2", "127.0.0.1"}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
-		Preflight: &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
-		Roles:     []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
-	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
+	g := Generation{
+		Number:     4,
+		Every:      40,
+		Hold:       true,
+		Preflight:  &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
+		Membership: Membership{FirstRank: 2, World: 8, Group: 1, Groups: 3, Lead: "127.0.0.1:9", Table: "abc", RoleTable: "def", Ports: []int{1, 65535}, Hosts: []string{"100.64.4.2", "127.0.0.1"}, Key: "k", Roles: []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}},
+		States:     States{Restore: 5, Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}}},
+	}
+	if d := cmp.Diff(g, GenerationOf(g.Order(1, 1))); d != "" {
 		t.Error(d)
 	}
-	if err := checkGo(g.order(1, 1)); err != nil {
+	if err := CheckGo(g.Order(1, 1)); err != nil {
 		t.Error(err)
 	}
 	for name, spoil := range map[string]func(*linkpb.Go){
@@ -78,8 +80,8 @@ func TestGenerationMessages(t *testing.T) {
 		"sources":     func(m *linkpb.Go) { m.Sources = slices.Repeat(m.Sources, MaxCopies+1) },
 		"source rank": func(m *linkpb.Go) { m.Sources[0].Ranks = 0 },
 	} {
-		bad := proto.CloneOf(g.order(1, 1))
-		if spoil(bad); checkGo(bad) == nil {
+		bad := proto.CloneOf(g.Order(1, 1))
+		if spoil(bad); CheckGo(bad) == nil {
 			t.Errorf("a go with a bad %s was taken", name)
 		}
 	}
@@ -120,97 +122,11 @@ func TestGenerationMessages(t *testing.T) {
 		"reason":     func(m *linkpb.Ranks) { m.Failed.Reason = engine.ReasonSucceeded },
 		"code":       func(m *linkpb.Ranks) { m.Failed.Code = 256 },
 		"rank":       func(m *linkpb.Ranks) { m.Failed.Rank = -1 },
-		"text":       func(m *linkpb.Ranks) { m.Failed.Message = strings.Repeat("a", maxText+1) },
+		"text":       func(m *linkpb.Ranks) { m.Failed.Message = strings.Repeat("a", MaxText+1) },
 	} {
-		bad := proto.CloneOf(someRanks.message())
-		if spoil(bad); checkRanks(bad) == nil {
+		bad := proto.CloneOf(someRanks.Message())
+		if spoil(bad); CheckRanks(bad) == nil {
 			t.Errorf("ranks with a bad %s were taken", name)
 		}
-	}
-}
-
-// TestRanksAndWatermarkTravel: to the leader through a follower and back; what is new about members
-// is told as a change, a further step is not.
-func TestRanksAndWatermarkTravel(t *testing.T) {
-	w := newWorld(t)
-	c := w.cluster(2)
-	c.lead(0, 7)
-	leader := c.list[0].hub
-	cl, _, ord, _ := w.client(testName, w.endpoints(c.list[1].target), 0)
-	eventually(t, "attached at the leader", func() bool { return leader.Attached(testName) })
-	cl.Ranks(someRanks)
-	fresh := someRanks
-	fresh.Fresh = true
-	eventually(t, "ranks", func() bool { r, ok := leader.Ranks(testName); return ok && cmp.Equal(r, fresh) })
-	later := someRanks
-	later.Held = []int64{4, 6, 8}
-	cl.Ranks(later)
-	eventually(t, "another step", func() bool { r, _ := leader.Ranks(testName); return slices.Equal(r.Held, later.Held) })
-	if err := leader.Watermark(testName, Watermark{Generation: 3, Step: 6, Keep: []int64{4}}); err != nil {
-		t.Fatal(err)
-	}
-	of, err := ParseName(testName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range []Generation{first, {Number: 2, World: 1, Lead: first.Lead, Ports: []int{4002, 4003}}} {
-		if err := leader.Go(testName, of.Attempt, g); err != nil {
-			t.Fatal(err)
-		}
-		if g.Ports != nil { // only who is told of others gets what they know each other by
-			g.Key = w.tokens.MintTask(of.TaskID, of.Attempt)
-		}
-		eventually(t, "generation", func() bool {
-			ord.mu.Lock()
-			defer ord.mu.Unlock()
-			return cmp.Equal(ord.last, g)
-		})
-	}
-	eventually(t, "watermark", func() bool {
-		ord.mu.Lock()
-		defer ord.mu.Unlock()
-		return slices.Contains(ord.marks, 6)
-	})
-	k := &known{}
-	if !k.noteRanks(someRanks.message()) || k.noteRanks(later.message()) {
-		t.Error("a further step counts as a change of members, or the first word does not")
-	}
-}
-
-// TestProbeTravels: to a launcher through a follower, and its answer back to who asked.
-func TestProbeTravels(t *testing.T) {
-	w := newWorld(t)
-	c := w.cluster(2)
-	c.lead(0, 7)
-	leader := c.list[0].hub
-	cl, _, ord, _ := w.client(testName, w.endpoints(c.list[1].target), 0)
-	eventually(t, "attached at the leader", func() bool { return leader.Attached(testName) })
-	answers := make(chan Probed, 1)
-	go func() {
-		a, err := leader.AskRank(t.Context(), testName, Probe{Generation: 3, Rank: 2, Kind: "kill"})
-		if err != nil {
-			t.Error(err)
-		}
-		answers <- a
-	}()
-	var asked Probe
-	eventually(t, "the probe", func() bool {
-		ord.mu.Lock()
-		defer ord.mu.Unlock()
-		asked = ord.probe
-		return asked.ID != ""
-	})
-	if want := (Probe{asked.ID, 3, 2, "kill"}); asked != want {
-		t.Errorf("%+v", asked)
-	}
-	want := Probed{ID: asked.ID, Refused: fault.T("No.", "不。"), Text: "seen", At: time.Unix(5, 0).UTC()}
-	cl.Probed(want)
-	if got := <-answers; !cmp.Equal(got, want) {
-		t.Errorf("%+v", got)
-	}
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := leader.AskRank(over, testName, Probe{Generation: 3, Kind: "kill"}); !fault.Is(err, fault.Unavailable) {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package link
+package message
 
 import "github.com/fermi-cluster/fermi/internal/link/linkpb"
 
@@ -11,11 +11,11 @@ type RankOwn struct {
 
 func checkOwn(r *linkpb.Ranks) error {
 	if len(r.GetOwn()) > maxHung {
-		return refuse("more than %d ranks on one launcher", maxHung)
+		return Refuse("more than %d ranks on one launcher", maxHung)
 	}
 	for _, o := range r.GetOwn() {
 		if o.GetRank() < 0 || o.GetRank() >= MaxWorld || o.GetSteps() < 1 || !(o.GetSeconds() >= 0 && o.GetSeconds() <= 1e9) {
-			return refuse("the own time of a rank can't be")
+			return Refuse("the own time of a rank can't be")
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package ckpt
+package interval
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// Cost is what was measured of a task and a tier: what Interval weighs.
+// Cost is what was measured of a task and a tier: what Tune weighs.
 type Cost struct {
 	// Stall is how long training waits for one save; not the writing behind its back.
 	Stall time.Duration
@@ -48,13 +48,13 @@ func MTBF(failures uint64, ran, prior time.Duration) time.Duration {
 	return time.Duration((float64(max(ran, 0)) + weight*float64(max(prior, time.Second))) / (float64(failures) + weight))
 }
 
-// Interval is the one that loses least time, between least and most (0: no bound), in whole steps.
+// Tune is the one that loses least time, between least and most (0: no bound), in whole steps.
 //
 // The story is Young's: a save costs its stall, so save seldom; a failure undoes half an interval, so
 // save often; √(2·stall·MTBF) balances the two. That is only good while both are small beside the MTBF, so
 // this solves Daly's renewal equation instead, which holds for any: with failures at random, the share
 // of time that is kept is τ / (M·e^(R/M)·(e^((τ+d)/M) − 1)), largest where 1 − e^(−(τ+d)/M) = τ/M.
-func Interval(c Cost, least, most time.Duration) (Tuned, error) {
+func Tune(c Cost, least, most time.Duration) (Tuned, error) {
 	if c.Stall < 0 || c.Drain < 0 || c.Recovery < 0 || c.Step <= 0 || c.MTBF <= 0 || least < 0 || most < 0 || most > 0 && most < least {
 		return Tuned{}, fault.New(fault.Invalid, "BadCost", fault.T(
 			"An interval can't be found from these times: the stall %s, the step %s, the time between failures %s, the bounds %s and %s.",

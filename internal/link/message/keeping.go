@@ -1,4 +1,4 @@
-package link
+package message
 
 import (
 	"fmt"
@@ -50,18 +50,18 @@ func keepingOf(m *linkpb.Keeping) (k Keeping) {
 
 // checkKeeping is the server's check of what a launcher asks.
 func checkKeeping(m *linkpb.Keeping) error {
-	if m.GetEnded() != "" && !exitReasons[m.GetEnded()] {
-		return refuse("unknown reason of the end of ranks")
+	if m.GetEnded() != "" && !ExitReasons[m.GetEnded()] {
+		return Refuse("unknown reason of the end of ranks")
 	}
 	if m.GetFile() < 0 {
-		return refuse("a saved file of no step")
+		return Refuse("a saved file of no step")
 	}
 	if len(m.GetWants()) > maxWants {
-		return refuse("more steps are wanted than there are tiers")
+		return Refuse("more steps are wanted than there are tiers")
 	}
 	for _, w := range m.GetWants() {
 		if w.GetStep() <= 0 || w.GetTier() != "" && !knownTier(w.GetTier()) {
-			return refuse("a step is wanted that can't be")
+			return Refuse("a step is wanted that can't be")
 		}
 	}
 	return nil
@@ -69,7 +69,7 @@ func checkKeeping(m *linkpb.Keeping) error {
 
 func deniedMessages(list []Denied) (out []*linkpb.Denied) {
 	for _, d := range list {
-		out = append(out, &linkpb.Denied{Tier: d.Tier, Step: d.Step, En: cutText(d.Why.EN, maxText), Zh: cutText(d.Why.ZH, maxText)})
+		out = append(out, &linkpb.Denied{Tier: d.Tier, Step: d.Step, En: CutText(d.Why.EN, MaxText), Zh: CutText(d.Why.ZH, MaxText)})
 	}
 	return out
 }
@@ -87,7 +87,7 @@ func checkDenied(list []*linkpb.Denied) error {
 		return fmt.Errorf("watermark with too many answers")
 	}
 	for _, d := range list {
-		if d.GetStep() <= 0 || d.GetTier() != "" && !knownTier(d.GetTier()) || len(d.GetEn()) > maxText || len(d.GetZh()) > maxText {
+		if d.GetStep() <= 0 || d.GetTier() != "" && !knownTier(d.GetTier()) || len(d.GetEn()) > MaxText || len(d.GetZh()) > MaxText {
 			return fmt.Errorf("watermark with an answer that can't be")
 		}
 	}

@@ -115,9 +115,20 @@ func (p *Prober) report(ctx context.Context, now time.Time) error {
 			return err
 		}
 		next := store.Clone(o.(*api.Zone))
-		if !p.renew(ctx, next, now) {
+		news := renewed(p.windows, next.Status.Measured, now)
+		maps.DeleteFunc(news, func(to string, _ api.MeasuredLatency) bool { // a name that no zone has
+			_, err := p.cfg.Store.Get(ctx, api.Key{Kind: api.KindZone, Name: to}, 0)
+			return err != nil
+		})
+		if len(news) == 0 {
 			return nil
 		}
+		measured := maps.Clone(next.Status.Measured)
+		if measured == nil {
+			measured = map[string]api.MeasuredLatency{}
+		}
+		maps.Copy(measured, news)
+		next.Status.Measured = measured
 		next.Meta.UpdatedAt = now
 		_, err = p.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(next)}})
 		if err == nil {
@@ -132,22 +143,4 @@ func (p *Prober) report(ctx context.Context, now time.Time) error {
 		case <-p.cfg.Clock.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// renew puts what is new into a zone and says whether anything was.
-func (p *Prober) renew(ctx context.Context, z *api.Zone, now time.Time) (any bool) {
-	measured := map[string]api.MeasuredLatency{}
-	maps.Copy(measured, z.Status.Measured)
-	for to, w := range p.windows {
-		m, ok := w.measured(now)
-		if !ok || !changed(measured[to], m) {
-			continue
-		}
-		if _, err := p.cfg.Store.Get(ctx, api.Key{Kind: api.KindZone, Name: to}, 0); err != nil {
-			continue // a name that no zone has
-		}
-		measured[to], any = m, true
-	}
-	z.Status.Measured = measured
-	return any
 }

@@ -1,4 +1,4 @@
-package link
+package message
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func preflightOf(m *linkpb.Preflight) *preflight.Round {
 }
 
 func checkTarget(t *linkpb.PreflightTarget) error {
-	if len(t.GetName()) > maxName || len(t.GetAddress()) > maxLeadText {
+	if len(t.GetName()) > MaxName || len(t.GetAddress()) > maxLeadText {
 		return fmt.Errorf("preflight with overlong texts")
 	}
 	return checkAddress(t.GetAddress())
@@ -94,7 +94,7 @@ func reportMessage(r *preflight.Report) *linkpb.PreflightReport {
 	}
 	out.Devices = r.Devices.Test
 	for _, f := range r.Devices.Faults {
-		out.DeviceFaults = append(out.DeviceFaults, &linkpb.DeviceFault{Index: int32(f.Index), Kind: f.Kind, Count: f.Count, Text: cutText(f.Text, maxFaultText)})
+		out.DeviceFaults = append(out.DeviceFaults, &linkpb.DeviceFault{Index: int32(f.Index), Kind: f.Kind, Count: f.Count, Text: CutText(f.Text, maxFaultText)})
 	}
 	return out
 }
@@ -117,20 +117,20 @@ func reportOf(m *linkpb.PreflightReport) *preflight.Report {
 // checkFacts is the hub's check of what a launcher found.
 func checkFacts(f *linkpb.NodeFacts, r *linkpb.PreflightReport) error {
 	if len(f.GetVersions()) > maxVersions || f.GetFreeDisk() < 0 || f.GetSharedMemory() < 0 {
-		return refuse("facts out of range")
+		return Refuse("facts out of range")
 	}
 	for field, version := range f.GetVersions() {
 		if len(field) > maxVersion || len(version) > maxVersion {
-			return refuse("facts have an overlong text")
+			return Refuse("facts have an overlong text")
 		}
 	}
 	unknown := func(why string) bool { return why != "" && !slices.Contains(preflight.Errors, why) }
 	if len(r.GetRound()) > maxTable || len(r.GetResults()) > maxTargets || unknown(r.GetListen()) || r.GetPort() < 0 || r.GetPort() > 65535 {
-		return refuse("preflight out of range")
+		return Refuse("preflight out of range")
 	}
 	for _, one := range r.GetResults() {
 		if checkTarget(one.GetTarget()) != nil || unknown(one.GetError()) || one.GetLatencyNanos() < 0 || one.GetRate() < 0 {
-			return refuse("a connection of the preflight is out of range")
+			return Refuse("a connection of the preflight is out of range")
 		}
 	}
 	return checkDevices(r)
@@ -138,11 +138,11 @@ func checkFacts(f *linkpb.NodeFacts, r *linkpb.PreflightReport) error {
 
 func checkDevices(r *linkpb.PreflightReport) error {
 	if word := r.GetDevices(); word != "" && !slices.Contains(preflight.Tests, word) || len(r.GetDeviceFaults()) > maxFaults {
-		return refuse("the test of devices is out of range")
+		return Refuse("the test of devices is out of range")
 	}
 	for _, f := range r.GetDeviceFaults() {
 		if f.GetIndex() < 0 || f.GetCount() < 0 || len(f.GetText()) > maxFaultText || !slices.Contains(preflight.DeviceFaults, f.GetKind()) {
-			return refuse("a device of the preflight is out of range")
+			return Refuse("a device of the preflight is out of range")
 		}
 	}
 	return nil

@@ -1,7 +1,8 @@
-package ckpt
+package tensor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -12,17 +13,17 @@ import (
 // maxDepth is what the SDK writes (100), and the two levels its decoder adds.
 const maxDepth = 102
 
-// node is one value of a slot's tree: the JSON that the SDK writes for a state. Only blobs are looked
+// Node is one value of a slot's tree: the JSON that the SDK writes for a state. Only blobs are looked
 // into; every other value keeps its own text, so that writing a tree anew changes none of them.
-type node struct {
+type Node struct {
 	raw  []byte // a value without blobs below it
 	kind string // "" for an array, else the one key of the object
-	kids []*node
+	kids []*Node
 	leaf *Tensor
 }
 
-// parseTree reads a tree from outside and lists its blobs in the order of their places, each once.
-func parseTree(raw []byte, data uint64) (*node, []*Tensor, error) {
+// Parse reads a tree from outside and lists its blobs in the order of their places, each once.
+func Parse(raw []byte, data uint64) (*Node, []*Tensor, error) {
 	p := treeParser{data: data, seen: map[[2]uint64]*Tensor{}}
 	root, err := p.node(raw, "state", 0)
 	if err != nil {
@@ -30,21 +31,11 @@ func parseTree(raw []byte, data uint64) (*node, []*Tensor, error) {
 	}
 	slices.SortStableFunc(p.leaves, func(a, b *Tensor) int {
 		if a.At != b.At {
-			return cmpUint(a.At, b.At)
+			return cmp.Compare(a.At, b.At)
 		}
-		return cmpUint(a.Bytes, b.Bytes)
+		return cmp.Compare(a.Bytes, b.Bytes)
 	})
 	return root, p.leaves, nil
-}
-
-func cmpUint(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 type treeParser struct {
@@ -53,51 +44,51 @@ type treeParser struct {
 	seen   map[[2]uint64]*Tensor
 }
 
-func badTree(path, en, zh string) *fault.Error {
+func BadTree(path, en, zh string) *fault.Error {
 	return fault.New(fault.Invalid, "BadTree", fault.T("%.200s: "+en+".", "%.200s："+zh+"。", path))
 }
 
-func (p *treeParser) node(raw []byte, path string, depth int) (*node, error) {
+func (p *treeParser) node(raw []byte, path string, depth int) (*Node, error) {
 	raw = bytes.Trim(raw, " \t\r\n") // what JSON takes for space; there is more in Unicode
 	if depth > maxDepth {
-		return nil, badTree(path, "the tree is nested too deep", "目录嵌套过深")
+		return nil, BadTree(path, "the tree is nested too deep", "目录嵌套过深")
 	}
 	if len(path) > MaxName {
-		return nil, badTree(path, "the path is longer than 1024 bytes", "路径超过 1024 字节")
+		return nil, BadTree(path, "the path is longer than 1024 bytes", "路径超过 1024 字节")
 	}
 	if len(raw) > 0 && raw[0] == '[' {
 		return p.array("", raw, path, depth)
 	}
 	if len(raw) == 0 || raw[0] != '{' {
 		if !json.Valid(raw) {
-			return nil, badTree(path, "this is no JSON", "不是有效的 JSON")
+			return nil, BadTree(path, "this is no JSON", "不是有效的 JSON")
 		}
-		return &node{raw: raw}, nil
+		return &Node{raw: raw}, nil
 	}
 	kind, body, err := oneKey(raw)
 	if err != nil {
-		return nil, badTree(path, "an object must have one key", "对象必须只有一个键").Because(err)
+		return nil, BadTree(path, "an object must have one key", "对象必须只有一个键").Because(err)
 	}
 	switch kind {
 	case "t", "s", "z", "m", "d", "o", "c":
 		return p.array(kind, body, path, depth)
 	case "f":
-		return &node{raw: raw}, nil
+		return &Node{raw: raw}, nil
 	}
 	leaf, err := parseLeaf(kind, body, path)
 	if err != nil {
 		return nil, err
 	}
 	if leaf.At > p.data || leaf.Bytes > p.data-leaf.At {
-		return nil, badTree(path, "it lies outside of the data", "位于数据之外")
+		return nil, BadTree(path, "it lies outside of the data", "位于数据之外")
 	}
 	place := [2]uint64{leaf.At, leaf.Bytes}
 	if have, ok := p.seen[place]; ok && leaf.Bytes > 0 {
-		return &node{kind: kind, leaf: have, raw: raw}, nil
+		return &Node{kind: kind, leaf: have, raw: raw}, nil
 	}
 	p.seen[place] = leaf
 	p.leaves = append(p.leaves, leaf)
-	return &node{kind: kind, leaf: leaf, raw: raw}, nil
+	return &Node{kind: kind, leaf: leaf, raw: raw}, nil
 }
 
 func oneKey(raw []byte) (string, []byte, error) {
@@ -115,12 +106,12 @@ func oneKey(raw []byte) (string, []byte, error) {
 }
 
 // array reads a list, or the body of an object that is one.
-func (p *treeParser) array(kind string, raw []byte, path string, depth int) (*node, error) {
+func (p *treeParser) array(kind string, raw []byte, path string, depth int) (*Node, error) {
 	var parts []json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return nil, badTree(path, "this is no list", "不是列表").Because(err)
+		return nil, BadTree(path, "this is no list", "不是列表").Because(err)
 	}
-	n := &node{kind: kind}
+	n := &Node{kind: kind}
 	dict := kind == "d" || kind == "o" || kind == "c"
 	for i, part := range parts {
 		at := path + "." + strconv.Itoa(i)
@@ -134,7 +125,7 @@ func (p *treeParser) array(kind string, raw []byte, path string, depth int) (*no
 		}
 		var pair []json.RawMessage
 		if err := json.Unmarshal(part, &pair); err != nil || len(pair) != 2 {
-			return nil, badTree(at, "this is no pair of key and value", "不是键值对").Because(err)
+			return nil, BadTree(at, "this is no pair of key and value", "不是键值对").Because(err)
 		}
 		key, err := p.node(pair[0], at, depth+1)
 		if err != nil {
@@ -144,7 +135,7 @@ func (p *treeParser) array(kind string, raw []byte, path string, depth int) (*no
 		if err != nil {
 			return nil, err
 		}
-		n.kids = append(n.kids, &node{kids: []*node{key, value}})
+		n.kids = append(n.kids, &Node{kids: []*Node{key, value}})
 	}
 	return n, nil
 }
@@ -159,7 +150,7 @@ func keyName(raw []byte) string {
 
 // parseLeaf reads a blob: its last two numbers are its place.
 func parseLeaf(kind string, body []byte, path string) (*Tensor, error) {
-	wrong := badTree(path, "this is no tensor, array or bytes", "不是张量、数组或字节串")
+	wrong := BadTree(path, "this is no tensor, array or bytes", "不是张量、数组或字节串")
 	var parts []json.RawMessage
 	if err := json.Unmarshal(body, &parts); err != nil {
 		return nil, wrong.Because(err)
@@ -186,14 +177,14 @@ func parseLeaf(kind string, body []byte, path string) (*Tensor, error) {
 			return nil, wrong.Because(err)
 		}
 	}
-	if err := t.check(); err != nil {
+	if err := t.Check(); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// write writes the tree with the blobs where place puts them.
-func (n *node) write(b *bytes.Buffer, place func(*Tensor) *Tensor) {
+// Write writes the tree with the blobs where place puts them.
+func (n *Node) Write(b *bytes.Buffer, place func(*Tensor) *Tensor) {
 	switch {
 	case n.leaf != nil:
 		writeLeaf(b, n.kind, n.raw, place(n.leaf))
@@ -210,7 +201,7 @@ func (n *node) write(b *bytes.Buffer, place func(*Tensor) *Tensor) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		kid.write(b, place)
+		kid.Write(b, place)
 	}
 	b.WriteByte(']')
 	if n.kind != "" {

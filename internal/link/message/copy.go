@@ -1,4 +1,4 @@
-package link
+package message
 
 import (
 	"fmt"
@@ -51,11 +51,11 @@ func checkSources(g *linkpb.Go) error {
 
 func checkCopies(r *linkpb.Ranks) error {
 	if len(r.GetCopies()) > MaxCopies || r.GetPeerPort() < 0 || r.GetPeerPort() > 65535 || r.GetMissed() < 0 {
-		return refuse("ranks have copies or a port for them that can't be")
+		return Refuse("ranks have copies or a port for them that can't be")
 	}
 	for _, c := range r.GetCopies() {
 		if noStretch(c.GetFirst(), c.GetRanks()) || badSteps(c.GetSteps()) {
-			return refuse("ranks have a copy that can't be")
+			return Refuse("ranks have a copy that can't be")
 		}
 	}
 	return nil
