@@ -266,9 +266,9 @@ func TestOptimize(t *testing.T) {
 	python := in("optimize", "bin", "python3")
 	figures := func(version string, task string) map[string]string {
 		t.Helper()
-		harness.Eventually(t, task+" has ended", func() bool {
-			out := w.fermi("get", "task", task, "-o", "json")
-			return strings.Contains(out, `"phase": "Completed"`) && strings.Contains(out, `"version"`) || strings.Contains(out, `"phase": "Failed"`)
+		harness.Eventually(t, version+" is there, or its task has failed", func() bool {
+			_, err := w.try("model", "show", version)
+			return err == nil || strings.Contains(w.fermi("get", "task", task, "-o", "json"), `"phase": "Failed"`)
 		})
 		shown, err := w.try("model", "show", version)
 		if err != nil {
