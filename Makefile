@@ -161,7 +161,7 @@ e2e-serve: build ## inference services as a member uses them, with OpenAI's own 
 	@FERMI_OPENAI_PYTHON=$(abspath $(CACHE))/openai/bin/python scripts/suite.sh e2e-serve go test -v -count=1 -timeout 15m ./test/serve
 
 e2e-engines: build ## real inference engines on CPUs with real weights (installed under .cache), each with its client over HTTP, gRPC and gRPC with TLS, and models made smaller, as a member (root)
-	@scripts/install-deps.sh java:openjdk-17-jre-headless /usr/lib/python3/dist-packages/torch:python3-torch
+	@scripts/install-deps.sh java:openjdk-17-jre-headless /usr/lib/python3/dist-packages/torch:python3-torch "/usr/lib/$$(uname -m)-linux-gnu/libpython3.11.so.1.0:libpython3.11"
 	@scripts/engines.sh $(abspath $(CACHE))/engines
 	@FERMI_ENGINES=$(abspath $(CACHE))/engines scripts/suite.sh e2e-engines go test -v -count=1 -timeout 15m -run 'TestEngines|TestOptimize' ./test/serve
 

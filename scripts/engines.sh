@@ -41,6 +41,11 @@ if [ ${#missing[@]} -gt 0 ]; then
 	exit 1
 fi
 
+# As pytriton does when it starts: the stub for its Python stands beside the backend that runs it.
+version=$("$root/triton/bin/python3" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+server=$root/triton/lib/python$version/site-packages/pytriton/tritonserver
+cp "$server/python_backend_stubs/$version/triton_python_backend_stub" "$server/backends/python/"
+
 # Real weights: what kind of file some bytes are.
 if [ ! -e "$root/magika.onnx" ]; then
 	"$root/onnx/bin/python3" -m pip download -q --no-deps --only-binary :all: -d "$root/wheels" magika==1.0.1

@@ -206,7 +206,7 @@ func (w *world) fermi(args ...string) string {
 }
 
 func (w *world) try(args ...string) (string, error) {
-	cmd := exec.CommandContext(w.t.Context(), w.bin, append(args, "--project", "lab")...)
+	cmd := exec.CommandContext(w.t.Context(), w.bin, append([]string{"--project=lab"}, args...)...) // what stands behind -- is not ours
 	cmd.Env = append(os.Environ(), "FERMI_SERVER="+w.url(), "FERMI_TOKEN="+w.member, "LANG=C.UTF-8", "HOME="+w.t.TempDir())
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -51,6 +51,13 @@ func (f *faults) pairs(at string, pairs map[string]string) {
 	}
 }
 
+// CheckMetadata lists what is wrong with metadata of a version.
+func CheckMetadata(pairs map[string]string) []fault.Field {
+	var f faults
+	f.pairs("metadata", pairs)
+	return f
+}
+
 // Validate lists every refused field.
 func (d *Dataset) Validate() []fault.Field {
 	var f faults

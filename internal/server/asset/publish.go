@@ -183,7 +183,7 @@ func metadataOf(files []asset.File, open func(string) (io.ReadCloser, error)) (o
 	if err != nil {
 		return nil, err
 	}
-	if json.Unmarshal(raw, &out) != nil || len((&asset.AssetVersion{Spec: asset.VersionSpec{Metadata: out}}).Validate()) > 0 {
+	if json.Unmarshal(raw, &out) != nil || len(asset.CheckMetadata(out)) > 0 {
 		return nil, fault.New(fault.Invalid, "BadMetadata", fault.T("%s is no JSON object of at most 64 texts.", "%s 不是由最多 64 个字符串组成的 JSON 对象。", MetadataFile))
 	}
 	return out, nil

@@ -15,6 +15,7 @@ import os
 import shutil
 import statistics
 import sys
+import tempfile
 import time
 
 METADATA = "fermi-metadata.json"
@@ -49,7 +50,9 @@ def quantise(source, target, to):
     from onnxruntime import quantization
 
     kind = quantization.QuantType.QInt8 if to == "int8" else quantization.QuantType.QUInt8
-    quantization.quantize_dynamic(source, target, weight_type=kind)
+    with tempfile.TemporaryDirectory() as room:  # it writes beside what it reads, and a model's folder is read-only
+        copy = shutil.copy(source, room)
+        quantization.quantize_dynamic(copy, target, weight_type=kind)
 
 
 def export(source, target, shape):
