@@ -91,6 +91,7 @@ var sheets = map[api.Kind][]field{
 		{fixed("VIRTUAL", "虚拟"), true, of(func(s *session, n *api.Node) cell { return text(s.yes(n.Spec.Virtual)) })},
 		{fixed("LIMITS", "资源限制"), true, of(func(_ *session, n *api.Node) cell { return text(n.Status.Limits) })},
 		{fixed("TENANCY", "租户隔离"), true, of(func(_ *session, n *api.Node) cell { return text(n.Status.Tenancy) })},
+		{fixed("AGENT", "代理版本"), true, of(func(_ *session, n *api.Node) cell { return text(n.Status.AgentVersion()) })},
 		{col("NOTE", "说明"), true, of(func(s *session, n *api.Node) cell { return text(n.Status.Message.In(s.lang)) })},
 	},
 	api.KindQueue: {
@@ -137,6 +138,16 @@ var sheets = map[api.Kind][]field{
 	},
 }
 
+// plainSheet is that of kinds with commands of their own.
+var plainSheet = []field{
+	nameField, displayField, projectField,
+	{fixed("STATE", "状态"), false, func(_ *session, o api.Object) cell {
+		w, _ := api.WorkloadOf(o)
+		return text(string(w.Phase))
+	}},
+	ageField, ownerField, idField,
+}
+
 // sheet is the table of some objects. The project shows itself where there is more than one.
 func (s *session) sheet(kind api.Kind, objs []api.Object) ([]column, [][]cell) {
 	projects := map[string]bool{}
@@ -145,7 +156,11 @@ func (s *session) sheet(kind api.Kind, objs []api.Object) ([]column, [][]cell) {
 	}
 	var cols []column
 	var fields []field
-	for _, f := range sheets[kind] {
+	all, known := sheets[kind]
+	if !known {
+		all = plainSheet
+	}
+	for _, f := range all {
 		if f.wide && !s.wide() && !(f.head == projectField.head && len(projects) > 1) {
 			continue
 		}

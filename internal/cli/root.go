@@ -95,7 +95,7 @@ func (a *app) addAll(root *cobra.Command) {
 	}
 	add(GroupWork, a.trainCommand(), a.logsCommand(), a.whyCommand(), a.eventsCommand(), sampleCommand())
 	add(GroupObjects, a.applyCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand())
-	add(GroupCluster, a.zoneCommand(), a.nodeCommand(), a.queueCommand(), a.projectCommand(), a.userCommand(), a.tokenCommand(), a.secretCommand(), a.usageCommand(), a.topCommand(), a.auditCommand(), a.backupCommand(), a.rotateCommand())
+	add(GroupCluster, a.zoneCommand(), a.nodeCommand(), a.queueCommand(), a.projectCommand(), a.userCommand(), a.tokenCommand(), a.secretCommand(), a.usageCommand(), a.topCommand(), a.auditCommand(), a.backupCommand())
 	add(GroupOther, a.versionCommand(), a.whoamiCommand(), a.signInCommand())
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/internal/cli/reading"
 	"github.com/fermi-cluster/fermi/internal/cli/word"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -28,7 +29,8 @@ type runFlags struct {
 	credentials                     []string
 	image                           string
 	restarts                        int
-	timeout, expected               string
+	span                            struct{ timeout, expected string }
+	array                           string
 	saves                           reading.Keeping
 }
 
@@ -65,8 +67,9 @@ func (r *runFlags) add(cmd *cobra.Command) {
 		"在这些运行中的单副本任务内运行，使用其设备，每个一个副本；第一个为 rank 0；未指定 --code 或 --git 时在其目录中运行"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
 	r.saves.Bind(f, Both)
-	f.StringVar(&r.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
-	f.StringVar(&r.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
+	f.StringVar(&r.span.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
+	f.StringVar(&r.span.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
+	f.StringVar(&r.array, "array", "", Both("the task once for each index, each with its own in $FERMI_ARRAY_INDEX: 1-100, 0-9:3 or 1,4,7-9; with %N only N of them at once: 1-100%10", "按序号各运行一次，序号位于 $FERMI_ARRAY_INDEX：1-100、0-9:3 或 1,4,7-9；加 %N 限制同时运行数：1-100%10"))
 	f.BoolVarP(&r.detach, "detach", "d", false, Both("submit and return", "提交后立即返回"))
 	f.BoolVar(&r.dryRun, "dry-run", false, Both("only check, and show where it would run and at what price", "仅检查，并显示将在何处运行及其价格"))
 }
@@ -81,8 +84,11 @@ func (f *faults) add(flag string, message fault.Text) {
 // check notes an error of one of api's parsers, which speak both languages.
 func (f *faults) check(flag string, err error) {
 	var value *api.ValueError
+	var index *array.Error
 	switch {
 	case err == nil:
+	case errors.As(err, &index):
+		f.add(flag, index.Text)
 	case errors.As(err, &value):
 		f.add(flag, value.Text)
 	default:
@@ -141,6 +147,10 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 			*text.to = text.from
 		}
 	}
+	if r.array != "" {
+		_, _, err := array.ParseAtOnce(r.array)
+		bad.check("--array", err)
+	}
 	if given("framework") {
 		t.Spec.Framework = api.Framework(r.framework)
 	}
@@ -164,17 +174,17 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 		t.Spec.Credentials = append(t.Spec.Credentials, api.CredentialRef{Secret: name})
 	}
 	r.saves.Into(t, bad.origin, bad.add)
-	if r.timeout != "" {
-		d, err := api.ParseDuration(r.timeout)
+	if r.span.timeout != "" {
+		d, err := api.ParseDuration(r.span.timeout)
 		bad.check("--timeout", err)
 		if t.Spec.Timeouts == nil {
 			t.Spec.Timeouts = &api.Timeouts{}
 		}
 		t.Spec.Timeouts.Run = d
 	}
-	if r.expected != "" {
+	if r.span.expected != "" {
 		var err error
-		t.Spec.ExpectedTime, err = api.ParseDuration(r.expected)
+		t.Spec.ExpectedTime, err = api.ParseDuration(r.span.expected)
 		bad.check("--expected-time", err)
 	}
 	bad.pairs("--hp", r.hp, func(k, v string) {

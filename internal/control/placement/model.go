@@ -31,16 +31,22 @@ type model struct {
 	nodes   map[string]uint32          // node name → number
 	zones   map[string]*api.Zone
 	shares  map[string]*api.Queue
-	untold  bool                  // shares changed since the planner was told
-	told    []fair.Queue          // as last told to the planner
-	types   int                   // how many amounts there were when the queues were told
-	known   map[string]sched.Zone // as last told to the planner
-	log     *slog.Logger
-	trials  shown   // what tasks showed
-	guests  *guests // tasks inside others
+	telling
+	known  map[string]sched.Zone // as last told to the planner
+	log    *slog.Logger
+	trials shown   // what tasks showed
+	guests *guests // tasks inside others
+	dates  *dates  // which nodes are booked
 	// host is the machine behind virtual nodes.
 	host string
 	now  func() time.Time // nil: as of the last turn
+}
+
+// telling is what the planner knows of the queues.
+type telling struct {
+	untold bool         // shares changed since the planner was told
+	told   []fair.Queue // as last told to the planner
+	types  int          // how many amounts there were when the queues were told
 }
 
 func newModel(log *slog.Logger, host string, processes int) *model {
@@ -49,7 +55,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		nodes: map[string]uint32{}, log: log, host: host, trials: shown{cost.NewTrials(), faults{}},
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: places{}, guests: newGuests(),
+		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: places{}, guests: newGuests(), dates: newDates(),
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -144,6 +150,7 @@ func (m *model) setNode(n *api.Node) {
 		s.Host = m.host
 	}
 	m.in[s.Number] = n
+	m.dates.node(n)
 	if err := m.cluster.SetNode(s); err != nil {
 		m.log.Error("a node can't be used", "node", n.Meta.Name, "error", err)
 		return
@@ -178,6 +185,7 @@ func (m *model) leavers() []*api.Placement {
 			}
 		}
 	}
+	out = m.dates.leavers(m, out)
 	slices.SortFunc(out, func(a, b *api.Placement) int { return strings.Compare(a.Spec.TaskID, b.Spec.TaskID) })
 	return out
 }
@@ -258,7 +266,7 @@ func (m *model) setTask(o api.Work) {
 		m.dropTask(id)
 		return
 	}
-	w := demand(t)
+	w := m.dates.demand(t, timeOf(m))
 	if _, known := m.tasks[id]; !known {
 		m.cluster.Arrive(w)
 	}
@@ -341,7 +349,7 @@ func (m *model) dropPlacement(gone *api.Placement) {
 	t, again := m.tasks[id]
 	m.stop(id, !again)
 	if again {
-		m.queues.Add(demand(t))
+		m.queues.Add(m.dates.demand(t, timeOf(m)))
 	}
 }
 
