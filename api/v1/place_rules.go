@@ -149,9 +149,6 @@ func (f *faults) split(at string, s *TrainingTaskSpec) {
 		f.add(at+".split", "There are %d zones; at most %d are allowed.", "可用区有 %d 个，最多允许 %d 个。", len(z.Split), maxList)
 		return
 	}
-	if len(s.Roles) != 1 {
-		f.add(at+".split", "A split is for tasks with one role; this has %d.", "split 仅适用于只有一个角色的任务；此任务有 %d 个。", len(s.Roles))
-	}
 	sum := 0
 	for _, zone := range sortedKeys(z.Split) {
 		path := child(at+".split", zone)

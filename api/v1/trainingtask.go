@@ -259,8 +259,8 @@ func (s *TrainingTaskSpec) Spares() (n int) {
 type ZoneRules struct {
 	Allow []string `json:"allow,omitempty" doc:"Zone names; all when absent."`
 	Deny  []string `json:"deny,omitempty"`
-	// Split fixes how many replicas go to each zone; they add up to the task's.
-	Split           map[string]int `json:"split,omitempty" doc:"Replicas by zone; chosen by the platform when absent."`
+	// Split fixes how many replicas go to each zone; they add up to the task's, and are dealt role by role, zone by zone in the order of names.
+	Split           map[string]int `json:"split,omitempty" doc:"Replicas by zone; chosen by the platform when absent. They are dealt to the zones in the order of their names, role by role: with a role for each zone, each zone has nodes of its own size."`
 	SurviveZoneLoss bool           `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas."`
 	MaxLatency      Duration       `json:"maxLatency,omitempty" explicit:"nonzero" doc:"Largest usual round trip between two replicas' zones, as 2ms; no bound when absent."`
 	SameRegion      RegionRule     `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`

@@ -288,7 +288,7 @@ func (f *faults) env(at string, env []EnvVar) {
 		switch {
 		case !envName.MatchString(e.Name) || len(e.Name) > maxPath:
 			f.add(name, "%s is not a variable name: use letters, digits and '_', not starting with a digit.", "%s 不是合法的环境变量名：请使用字母、数字和 '_'，且不以数字开头。", quote(e.Name))
-		case strings.HasPrefix(e.Name, "FERMI_"):
+		case strings.HasPrefix(e.Name, "FERMI_") && !strings.HasPrefix(e.Name, "FERMI_ARRAY_"): // a task of an array may be run again
 			f.add(name, "Names starting with FERMI_ are set by the platform; choose another than %s.", "以 FERMI_ 开头的变量由平台设置，请更换变量名 %s。", quote(e.Name))
 		case seen[e.Name]:
 			f.add(name, "%s is given twice; give it once.", "%s 重复出现，请只保留一个。", quote(e.Name))

@@ -40,16 +40,16 @@ type Workload struct {
 
 // Wish is how work wants to be placed.
 type Wish struct {
-	Zones        *ZoneRules
-	Topology     *Topology
-	ExpectedTime Duration
-	Deadline     *time.Time
-	Deferrable   Deferral
-	Preemptible  bool
-	MaxPending   Duration // longest wait for a place; 0: any
-	Node         string   // the only one that it may stand on; "": any
-	Inside       []string // names of the work that it runs inside of
-	Fixed        bool     // its size never changes, whatever its roles' ranges say
+	Zones              *ZoneRules
+	Topology           *Topology
+	ExpectedTime       Duration
+	Deadline           *time.Time
+	Deferrable         Deferral
+	Preemptible        bool
+	MaxPending, MaxRun Duration // longest wait for a place, longest run; 0: any
+	Node               string   // the only one that it may stand on; "": any
+	Inside             []string // names of the work that it runs inside of
+	Fixed              bool     // its size never changes, whatever its roles' ranges say
 }
 
 // Ran is what became of it so far.
@@ -182,7 +182,7 @@ func (t *TrainingTask) Workload() Workload {
 		w.Priority = *s.Priority
 	}
 	if s.Timeouts != nil {
-		w.Wish.MaxPending = s.Timeouts.Pending
+		w.Wish.MaxPending, w.Wish.MaxRun = s.Timeouts.Pending, s.Timeouts.Run
 	}
 	return w
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/app/mirror"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/array"
 	"github.com/fermi-cluster/fermi/internal/cli/asset"
+	"github.com/fermi-cluster/fermi/internal/cli/booking"
 	"github.com/fermi-cluster/fermi/internal/cli/env"
 	"github.com/fermi-cluster/fermi/internal/cli/image"
 	"github.com/fermi-cluster/fermi/internal/cli/migrant"
@@ -27,6 +29,8 @@ func main() {
 	kinds.ShipServices()
 	kinds.ShipAssets()
 	kinds.ShipImages()
+	kinds.ShipArrays()
+	kinds.ShipBookings()
 	if inner := app.Inner(os.Args[1:], version); inner != nil {
 		os.Exit(cli.Execute(context.Background(), inner))
 	}
@@ -39,5 +43,7 @@ func main() {
 	asset.Add(root)
 	image.Add(root)
 	tool.Add(root)
+	array.Add(root)
+	booking.Add(root)
 	os.Exit(cli.Execute(context.Background(), root))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/archive"
 	"github.com/fermi-cluster/fermi/internal/server/asset"
 	"github.com/fermi-cluster/fermi/internal/server/audit"
+	"github.com/fermi-cluster/fermi/internal/server/booking"
 	"github.com/fermi-cluster/fermi/internal/server/cluster"
 	"github.com/fermi-cluster/fermi/internal/server/console"
 	"github.com/fermi-cluster/fermi/internal/server/door"
@@ -102,7 +103,7 @@ func assemble(cfg Config) (*Server, error) {
 	ports.Init()
 	keys := &tenant.Keys{Truth: known, Door: entrance, Clock: cfg.Clock}
 
-	err := table.Add(append(slices.Concat(others.Hooks(), services.Hooks(), assets.Hooks(), catalogue.Hooks(finder)),
+	err := table.Add(append(slices.Concat(others.Hooks(), services.Hooks(), assets.Hooks(), catalogue.Hooks(finder), (&booking.Bookings{Truth: known, Clock: cfg.Clock}).Hooks()),
 		train.TaskHooks(gate, previews, desk, left),
 		cluster.PlacementHooks(),
 		zones.Hooks(),

@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/accept", "internal/seal", "internal/cores", "internal/slot", "internal/pattern",
 	}
-	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot"}
+	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot", "api/v1/array", "api/v1/booking"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -41,7 +41,7 @@ var table = []row{
 	{"1 vocabulary, how much one may have", []string{"api/v1/quota"}, join(foundation, []string{"api/v1/quantity"})},
 	{"1 vocabulary, how far zones are apart", []string{"api/v1/roundtrip"}, foundation},
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
-	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/asset", "api/v1/devenv", "api/v1/image", "api/v1/restored", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/activity", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/steady"})},
+	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/array", "api/v1/asset", "api/v1/booking", "api/v1/devenv", "api/v1/image", "api/v1/restored", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/activity", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/steady"})},
 	{"1 vocabulary, who runs inside whom", []string{"api/v1/lending"}, nil},
 	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/where", "api/v1/spot"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
@@ -160,6 +160,7 @@ var table = []row{
 	})},
 	{"5 server, SSH", []string{"internal/server/sshdoor"}, join(below4, serverKernel, []string{"internal/sshrelay", "internal/link/talk/...", "internal/server/audit", "internal/server/objects", "internal/server/tenant", "internal/server/terminal"})},
 	{"5 server, what environments have of their own", []string{"internal/server/environment"}, join(below4, serverKernel, []string{"internal/quota", "internal/server/objects"})},
+	{"5 server, bookings", []string{"internal/server/booking"}, join(below4, serverKernel, []string{"internal/server/objects"})},
 	{"5 server, images", []string{"internal/server/image"}, join(below4, serverKernel, []string{"internal/server/objects"})},
 	{"5 server, ports", []string{"internal/server/port"}, join(below4, serverKernel, []string{
 		"internal/link/talk/...", "internal/server/audit", "internal/server/door", "internal/server/objects", "internal/server/terminal",

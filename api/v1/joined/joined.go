@@ -31,6 +31,14 @@ type Status struct {
 	Agent *AgentStatus `json:"agent,omitempty" doc:"What the agent of a machine that joined says of itself."`
 }
 
+// AgentVersion is the agent's; "": a server starts what runs there.
+func (s *Status) AgentVersion() string {
+	if s.Agent == nil {
+		return ""
+	}
+	return s.Agent.Version
+}
+
 // AgentStatus is what an agent says of itself.
 type AgentStatus struct {
 	Forward string `json:"forward,omitempty" doc:"Where gateways reach the replicas of services on it: host:port; none while nobody listens there."`

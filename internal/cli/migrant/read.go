@@ -71,12 +71,13 @@ func bad(file string, why fault.Text) error {
 // draft is a task while a job is read.
 type draft struct {
 	file       string
+	kind       api.Kind
 	meta, spec map[string]any
 	kept, left []Line
 }
 
 func newDraft(file string) *draft {
-	return &draft{file: file, meta: map[string]any{}, spec: map[string]any{}}
+	return &draft{file: file, kind: api.KindTrainingTask, meta: map[string]any{}, spec: map[string]any{}}
 }
 
 func (d *draft) keep(what, field string) {
@@ -102,7 +103,7 @@ func (d *draft) name(text string) {
 
 // job checks the manifest as the server would.
 func (d *draft) job() (Job, error) {
-	tree := map[string]any{"apiVersion": "fermi/v1", "kind": string(api.KindTrainingTask), "metadata": d.meta, "spec": d.spec}
+	tree := map[string]any{"apiVersion": "fermi/v1", "kind": string(d.kind), "metadata": d.meta, "spec": d.spec}
 	raw, err := json.Marshal(tree)
 	if err != nil {
 		return Job{}, err
@@ -120,6 +121,5 @@ var (
 	whyNodes     = fault.T("Machines are chosen by what a task needs: types of accelerators, zones and topology rules.", "机器按任务需求选择：加速卡类型、可用区与拓扑规则。")
 	whyAccount   = fault.T("Who pays is the project: --project.", "费用归属由项目决定：--project。")
 	whyVolumes   = fault.T("Folders of machines are granted to projects by an operator; then they are there under their path.", "机器目录由管理员授权给项目，授权后以原路径可见。")
-	whyArray     = fault.T("A task is not an array of tasks: submit one for each index.", "任务不支持数组：请为每个索引各提交一个任务。")
 	whyNothing   = fault.T("Nothing here corresponds to it.", "此处没有对应的设置。")
 )

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -55,7 +56,6 @@ func TestScript(t *testing.T) {
 #SBATCH --mem=512G
 #SBATCH -t 2-12:30
 #SBATCH -p gpu -A lab
-#SBATCH --array=1-100%10
 #SBATCH --mail-type=END
 #SBATCH --requeue
 #SBATCH --hint=nomultithread
@@ -80,8 +80,31 @@ srun --mpi=pmix -n 32 python train.py --rank $SLURM_PROCID --nodes "$SLURM_JOB_N
 		t.Errorf("%s", body)
 	}
 	left(t, job, map[string]string{
-		"-p gpu": "queue", "-A lab": "project", "--array": "array", "--mail-type": "mail", "--hint": "Nothing", "--exclusive": "after the first command", "SLURM_JOB_NODELIST": "Nothing sets", "the lines around srun": "once",
+		"-p gpu": "queue", "-A lab": "project", "--mail-type": "mail", "--hint": "Nothing", "--exclusive": "after the first command", "SLURM_JOB_NODELIST": "Nothing sets", "the lines around srun": "once",
 	})
+}
+
+// TestArray: a script with --array becomes an array, and finds its index under Slurm's name.
+func TestArray(t *testing.T) {
+	if _, known := api.InfoOf(array.Kind); !known {
+		api.Register(array.Row)
+	}
+	jobs, err := Read("sweep.sh", []byte("#!/bin/bash\n#SBATCH -a 1-99:2%10\n#SBATCH -J sweep\npython train.py --seed $SLURM_ARRAY_TASK_ID\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := api.Decode("", jobs[0].Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := o.(*array.TaskArray)
+	if a.Spec.Indexes != "1-99:2" || a.Spec.AtOnce != 10 || a.Meta.Name != "sweep" || !strings.HasPrefix(a.Spec.Roles[0].Command[2], `export SLURM_ARRAY_TASK_ID="$FERMI_ARRAY_INDEX"`) {
+		t.Errorf("%+v", a.Spec)
+	}
+	jobs, err = Read("sweep.sh", []byte("#!/bin/bash\n#SBATCH --array=9-1\ntrue\n"))
+	if err != nil || len(jobs[0].Left) == 0 || !strings.Contains(jobs[0].Left[0].Why.EN, "empty") {
+		t.Errorf("%+v %v", jobs, err)
+	}
 }
 
 func TestSlurmTime(t *testing.T) {

@@ -2,11 +2,13 @@ package migrant
 
 import (
 	"bufio"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -18,7 +20,7 @@ var short = map[string]string{
 
 // whyNot is why an option of sbatch has no place in the manifest.
 var whyNot = map[string]fault.Text{
-	"partition": whyPartition, "account": whyAccount, "array": whyArray, "constraint": whyNodes, "nodelist": whyNodes, "exclude": whyNodes, "exclusive": whyNodes, "switches": whyNodes,
+	"partition": whyPartition, "account": whyAccount, "constraint": whyNodes, "nodelist": whyNodes, "exclude": whyNodes, "exclusive": whyNodes, "switches": whyNodes,
 	"qos":        fault.T("How much may be used is the queue's; what goes first is spec.priority.", "用量上限由队列决定；先后次序由 spec.priority 决定。"),
 	"output":     fault.T("What is printed is kept with the task: fermi logs.", "输出随任务保存：fermi logs。"),
 	"error":      fault.T("What is printed is kept with the task: fermi logs.", "输出随任务保存：fermi logs。"),
@@ -141,6 +143,19 @@ func (d *draft) option(want *request, said, name, value string) {
 			return
 		}
 		d.leave(said, fault.T("%q is no time of Slurm's.", "%q 不是 Slurm 的时间格式。", value))
+	case "array":
+		indexes, atOnce, err := array.ParseAtOnce(value)
+		var bad *array.Error
+		if errors.As(err, &bad) {
+			d.leave(said, bad.Text)
+			return
+		}
+		d.kind, d.spec["indexes"] = array.Kind, indexes
+		d.keep(said, "spec.indexes")
+		if atOnce > 0 {
+			d.spec["atOnce"] = atOnce
+			d.keep(said, "spec.atOnce")
+		}
 	case "requeue":
 		d.spec["restartPolicy"] = map[string]any{"maxRestarts": 3}
 		d.keep(said, "spec.restartPolicy")
@@ -272,6 +287,7 @@ func times(amount string, n int) string {
 var slurmVariables = []struct{ slurm, ours string }{
 	{"SLURM_PROCID", "RANK"}, {"SLURM_LOCALID", "LOCAL_RANK"}, {"SLURM_NTASKS", "WORLD_SIZE"}, {"SLURM_NPROCS", "WORLD_SIZE"}, {"SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"}, {"SLURM_JOB_ID", "FERMI_TASK_ID"},
 	{"SLURM_JOBID", "FERMI_TASK_ID"}, {"SLURM_NODEID", "GROUP_RANK"}, {"SLURM_NNODES", "GROUP_WORLD_SIZE"}, {"SLURM_JOB_NUM_NODES", "GROUP_WORLD_SIZE"},
+	{"SLURM_ARRAY_TASK_ID", array.IndexVariable}, {"SLURM_ARRAY_TASK_COUNT", array.CountVariable}, {"SLURM_ARRAY_TASK_MIN", array.FirstVariable}, {"SLURM_ARRAY_TASK_MAX", array.LastVariable}, {"SLURM_ARRAY_JOB_ID", array.NameVariable},
 }
 
 var (

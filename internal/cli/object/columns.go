@@ -90,6 +90,7 @@ var sheets = map[api.Kind][]field{
 		{show.Fixed("VIRTUAL", "虚拟"), true, of(func(s *call.Session, n *api.Node) show.Cell { return show.Text(yes(s, n.Spec.Virtual)) })},
 		{show.Fixed("LIMITS", "资源限制"), true, of(func(_ *call.Session, n *api.Node) show.Cell { return show.Text(n.Status.Limits) })},
 		{show.Fixed("TENANCY", "租户隔离"), true, of(func(_ *call.Session, n *api.Node) show.Cell { return show.Text(n.Status.Tenancy) })},
+		{show.Fixed("AGENT", "代理版本"), true, of(func(_ *call.Session, n *api.Node) show.Cell { return show.Text(n.Status.AgentVersion()) })},
 		{show.Col("NOTE", "说明"), true, of(func(s *call.Session, n *api.Node) show.Cell { return show.Text(n.Status.Message.In(s.Lang)) })},
 	},
 	api.KindQueue: {
@@ -140,6 +141,16 @@ var sheets = map[api.Kind][]field{
 	},
 }
 
+// plainSheet is that of kinds with commands of their own.
+var plainSheet = []field{
+	nameField, displayField, projectField,
+	{show.Fixed("STATE", "状态"), false, func(_ *call.Session, o api.Object) show.Cell {
+		w, _ := api.WorkloadOf(o)
+		return show.Text(string(w.Phase))
+	}},
+	ageField, ownerField, idField,
+}
+
 // sheet is the table of some objects. The project shows itself where there is more than one.
 func sheet(s *call.Session, kind api.Kind, objs []api.Object) ([]show.Column, [][]show.Cell) {
 	projects := map[string]bool{}
@@ -148,7 +159,11 @@ func sheet(s *call.Session, kind api.Kind, objs []api.Object) ([]show.Column, []
 	}
 	var cols []show.Column
 	var fields []field
-	for _, f := range sheets[kind] {
+	all, known := sheets[kind]
+	if !known {
+		all = plainSheet
+	}
+	for _, f := range all {
 		if f.wide && !s.Wide() && !(f.Head == projectField.Head && len(projects) > 1) {
 			continue
 		}

@@ -37,6 +37,18 @@ func (w *Where) Say(en, zh string, args ...any) {
 	fmt.Fprintln(w.Cmd.ErrOrStderr(), fault.T(en, zh, args...).In(w.Lang))
 }
 
+// JSON says that a program reads the answer.
+func (w *Where) JSON() bool {
+	return w.Cmd.Root().PersistentFlags().Lookup("output").Value.String() == "json"
+}
+
+// Answer writes data for a program.
+func (w *Where) Answer(v any) error {
+	e := json.NewEncoder(w.Cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
 // Amount reads a quantity as a manifest has it, from a flag; "" is none.
 func Amount(flag, text string, into json.Unmarshaler) error {
 	if text == "" {

@@ -1,12 +1,14 @@
 package train
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/internal/cli/call"
 	"github.com/fermi-cluster/fermi/internal/cli/reading"
 	"github.com/fermi-cluster/fermi/internal/cli/speech"
@@ -91,6 +93,7 @@ type orderFlags struct {
 	priorityClass, queue string
 	place                where.Task
 	timeout, expected    string
+	array                string
 }
 
 func (o *orderFlags) add(f *pflag.FlagSet) {
@@ -101,6 +104,7 @@ func (o *orderFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&o.restarts, "restarts", 0, speech.Both("restarts allowed within an hour", "一小时内允许的重启次数"))
 	f.StringVar(&o.timeout, "timeout", "", speech.Both("longest run, such as 2h", "最长运行时间，如 2h"))
 	f.StringVar(&o.expected, "expected-time", "", speech.Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
+	f.StringVar(&o.array, "array", "", speech.Both("the task once for each index, each with its own in $FERMI_ARRAY_INDEX: 1-100, 0-9:3 or 1,4,7-9; with %N only N of them at once: 1-100%10", "按序号各运行一次，序号位于 $FERMI_ARRAY_INDEX：1-100、0-9:3 或 1,4,7-9；加 %N 限制同时运行数：1-100%10"))
 }
 
 // ofRole are the flags that speak of the one role of a task.
@@ -140,6 +144,14 @@ func (r *runFlags) over(cmd *cobra.Command, t *api.TrainingTask, argv []string) 
 	} {
 		if given(flag) {
 			*text.to = text.from
+		}
+	}
+	if r.array != "" {
+		_, _, err := array.ParseAtOnce(r.array)
+		if wrong := (*array.Error)(nil); errors.As(err, &wrong) {
+			bad.Add("--array", wrong.Text)
+		} else {
+			bad.Check("--array", err)
 		}
 	}
 	if given("framework") {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/call"
 	"github.com/fermi-cluster/fermi/internal/cli/here"
@@ -147,7 +148,7 @@ var fieldFlags = strings.NewReplacer(
 	"spec.queue", "--queue", "spec.framework", "--framework", "spec.image", "--image", "spec.zones.allow", "--zone", "spec.zones.spot", "--spot", "spec.zones", "--zone", "metadata.name", "--name",
 	"metadata.displayName", "--display-name", "metadata.project", "--project", "spec.timeouts.run", "--timeout", "spec.hyperParameters", "--hp",
 	"spec.expectedTime", "--expected-time", "spec.credentials", "--credential", "spec.code.git.secret", "--git-secret", "spec.code.git.url", "--git",
-	"spec.code.requirements", "--requirements", "spec.checkpoint.from", "--from", "spec.inside", "--inside", "spec.restartPolicy.maxRestarts", "--restarts",
+	"spec.code.requirements", "--requirements", "spec.checkpoint.from", "--from", "spec.inside", "--inside", "spec.restartPolicy.maxRestarts", "--restarts", "spec.indexes", "--array", "spec.atOnce", "--array",
 )
 
 // asFlags is a refusal of the server in the words of the command line.
@@ -214,6 +215,15 @@ func trainRun(ctx context.Context, s *call.Session, r *runFlags, task *api.Train
 	// follow asks what to do.
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
+	if r.array != "" {
+		a, err := client.Create(sending, s.Client, array.Of(task, r.array))
+		if err != nil {
+			return asFlags(s, r, err)
+		}
+		s.Say("Array %[1]s submitted: fermi array show %[1]s", "任务阵列 %[1]s 已提交：fermi array show %[1]s", a.Meta.Name)
+		show.Line(s.Out, a.Meta.Name)
+		return nil
+	}
 	made, err := s.Client.Submit(sending, task, false)
 	if err != nil {
 		return asFlags(s, r, err)

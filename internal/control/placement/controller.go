@@ -10,6 +10,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/booking"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/id"
@@ -53,6 +54,9 @@ type Controller struct {
 // New makes a controller; it starts nothing.
 func New(cfg Config) *Controller {
 	kinds := append([]api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement}, api.WorkKinds()...)
+	if _, ok := api.InfoOf(booking.Kind); ok {
+		kinds = append([]api.Kind{booking.Kind}, kinds...)
+	}
 	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews), kinds: kinds, writes: writer{cfg.Store, cfg.Clock, cfg.IDs}}
 }
 
@@ -184,6 +188,8 @@ func (c *Controller) change(ch store.Change) {
 	switch o := ch.New.(type) {
 	case *api.Zone:
 		m.setZone(o)
+	case *booking.Booking:
+		m.dates.set(o)
 	case *api.Node:
 		m.setNode(o)
 	case *api.Queue:
@@ -203,6 +209,8 @@ func (c *Controller) change(ch store.Change) {
 		switch ch.Key.Kind {
 		case api.KindZone:
 			m.dropZone(ch.Key.Name)
+		case booking.Kind:
+			m.dates.drop(ch.Key.Name)
 		case api.KindNode:
 			m.dropNode(ch.Key.Name)
 		case api.KindQueue:
@@ -233,6 +241,10 @@ func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 // turn plans and commits until nothing more can start. It says whether a write failed that should
 // be tried again, and when to come back even if nothing changes.
 func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, wake time.Time) {
+	c.mu.Lock()
+	look := c.m.dates.look(c.m, c.cfg.Clock.Now())
+	c.mu.Unlock()
+	defer func() { wake = sooner(wake, look) }()
 	retry = c.clear(ctx, epoch)
 	retry = c.drain(ctx, epoch) || retry
 	retry = c.lend(ctx, epoch) || retry
@@ -320,7 +332,7 @@ func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) 
 		if e.To = c.m.reserve(p.Spec.TaskID); e.To != nil {
 			e.Message = fault.T("Its node is being emptied; it goes on elsewhere.", "所在节点正在排空，将在别处继续。")
 		}
-		e.Message = illText(p, c.m.in, e)
+		e.Message = illText(p, c.m.in, c.m.dates.text(p, e))
 		c.mu.Unlock()
 		if err := c.evict(ctx, epoch, p, e); err != nil && !fault.Is(err, fault.Conflict) {
 			c.cfg.Log.Warn("a gang could not be asked to leave", "task", p.Spec.TaskID, "error", err)
@@ -407,7 +419,7 @@ func (c *Controller) undo(d sched.Decision, err error) {
 	}
 	sched.Undo(c.m.cluster, c.m.queues, d)
 	if t, ok := c.m.tasks[d.Workload.ID]; ok && !fault.Is(err, fault.Conflict) {
-		c.m.queues.Add(demand(t, c.m.shares))
+		c.m.queues.Add(c.m.dates.demand(t, c.cfg.Clock.Now()))
 	} else {
 		c.m.queues.Remove(d.Workload.ID)
 	}
@@ -427,7 +439,8 @@ func (c *Controller) Why(taskID string) (sched.Explanation, bool) {
 	if t, ok := c.m.tasks[taskID]; ok {
 		top = topPriority(c.cfg.Store, t.Meta.Project)
 	}
-	return sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID, top)
+	why, ok := sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID, top)
+	return c.m.dates.why(c.m, c.m.tasks[taskID], why, c.cfg.Clock.Now()), ok
 }
 
 // topPriority is the highest that work of a project may be advised to have: more would be refused.

@@ -31,25 +31,32 @@ type model struct {
 	nodes   map[string]uint32          // node name → number
 	zones   map[string]*api.Zone
 	shares  shares
-	untold  bool                  // shares changed since the planner was told
-	told    []fair.Queue          // as last told to the planner
-	types   int                   // how many amounts there were when the queues were told
-	known   map[string]sched.Zone // as last told to the planner
-	log     *slog.Logger
-	trials  shown   // what tasks showed
-	guests  *guests // tasks inside others
+	telling
+	known  map[string]sched.Zone // as last told to the planner
+	log    *slog.Logger
+	trials shown   // what tasks showed
+	guests *guests // tasks inside others
+	dates  *dates  // which nodes are booked
 	// host is the machine behind virtual nodes.
 	host string
 	now  func() time.Time // nil: as of the last turn
 }
 
+// telling is what the planner knows of the queues.
+type telling struct {
+	untold bool         // shares changed since the planner was told
+	told   []fair.Queue // as last told to the planner
+	types  int          // how many amounts there were when the queues were told
+}
+
 func newModel(log *slog.Logger, host string, processes int) *model {
+	given := shares{}
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.Workload{},
-		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: shares{},
+		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: given,
 		nodes: map[string]uint32{}, log: log, host: host, trials: shown{cost.NewTrials(), faults{}},
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: places{}, guests: newGuests(),
+		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: places{}, guests: newGuests(), dates: newDates(given),
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -144,6 +151,7 @@ func (m *model) setNode(n *api.Node) {
 		s.Host = m.host
 	}
 	m.in[s.Number] = n
+	m.dates.node(n)
 	if err := m.cluster.SetNode(s); err != nil {
 		m.log.Error("a node can't be used", "node", n.Meta.Name, "error", err)
 		return
@@ -178,6 +186,7 @@ func (m *model) leavers() []*api.Placement {
 			}
 		}
 	}
+	out = m.dates.leavers(m, out)
 	slices.SortFunc(out, func(a, b *api.Placement) int { return strings.Compare(a.Spec.TaskID, b.Spec.TaskID) })
 	return out
 }
@@ -258,7 +267,7 @@ func (m *model) setTask(o api.Work) {
 		m.dropTask(id)
 		return
 	}
-	w := demand(t, m.shares)
+	w := m.dates.demand(t, timeOf(m))
 	if _, known := m.tasks[id]; !known {
 		m.cluster.Arrive(w)
 	}
@@ -341,7 +350,7 @@ func (m *model) dropPlacement(gone *api.Placement) {
 	t, again := m.tasks[id]
 	m.stop(id, !again)
 	if again {
-		m.queues.Add(demand(t, m.shares))
+		m.queues.Add(m.dates.demand(t, timeOf(m)))
 	}
 }
 

@@ -130,6 +130,7 @@ func (p *preview) move(w *sched.Workload, wish MoveWish) (out planned, err error
 		return out, errNotLeading
 	}
 	m, id := c.m, p.task.Meta.ID
+	w.Avoid = append(w.Avoid, m.dates.avoid(p.task, p.now)...)
 	out.epoch, out.stands = c.epoch, m.stands[id]
 	var held bool
 	if out.from, held = m.cluster.Held(id); out.stands == nil || !held {

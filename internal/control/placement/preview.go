@@ -151,6 +151,7 @@ func (p *preview) dry(w *sched.Workload) (sched.Assignment, bool, error) {
 	if p.c.m == nil {
 		return nil, false, errNotLeading
 	}
+	w.Avoid = p.c.m.dates.avoid(p.task, p.now)
 	at, ok := sched.Preview(p.c.m.cluster, w)
 	return at, ok, nil
 }

@@ -52,7 +52,7 @@ func (s shares) weighAnew(m *model, queue string) {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		m.queues.Add(demand(m.tasks[id], s))
+		m.queues.Add(m.dates.demand(m.tasks[id], timeOf(m)))
 	}
 }
 

@@ -60,7 +60,7 @@ func (p *preview) explain(w *sched.Workload, top int) (sched.Explanation, error)
 	if p.c.m == nil {
 		return sched.Explanation{}, errNotLeading
 	}
-	return sched.ExplainNew(p.c.m.cluster, p.c.m.queues, w, top), nil
+	return p.c.m.dates.why(p.c.m, p.task, sched.ExplainNew(p.c.m.cluster, p.c.m.queues, w, top), p.now), nil
 }
 
 // fewer finds the largest number of replicas that starts now, by halving: at most 14 dry runs.

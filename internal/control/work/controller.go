@@ -65,6 +65,7 @@ type History interface {
 	history.Usage
 	history.Served
 	PutArchived(ctx context.Context, rows ...history.Archived) error
+	GetArchived(ctx context.Context, kind api.Kind, project, nameOrID string) (history.Archived, error)
 }
 
 // Config makes a Controller.

@@ -23,6 +23,9 @@ const fileHyper = "hyperparameters.json"
 // instantEvery is the one variable of ours that users set: steps between two instant saves.
 const instantEvery = "FERMI_INSTANT_EVERY"
 
+// ofArray begins the variables that tasks of an array bring with them.
+const ofArray = "FERMI_ARRAY_"
+
 // inherited are the launcher's own variables that the process gets too.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ"}
 
@@ -105,7 +108,7 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		}
 	}
 	for _, v := range r.Env {
-		if strings.HasPrefix(v.Name, "FERMI_") && v.Name != instantEvery {
+		if strings.HasPrefix(v.Name, "FERMI_") && v.Name != instantEvery && !strings.HasPrefix(v.Name, ofArray) {
 			continue
 		}
 		if v.ValueFrom != nil {

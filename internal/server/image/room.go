@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -166,15 +167,22 @@ type field struct {
 func fieldsOf(o api.Work) (out []field) {
 	switch w := o.(type) {
 	case *api.TrainingTask:
-		out = append(out, field{"spec.image", &w.Spec.Image})
-		for i := range w.Spec.Roles {
-			out = append(out, field{fmt.Sprintf("spec.roles[%d].image", i), &w.Spec.Roles[i].Image})
-		}
+		return fieldsIn(&w.Spec)
+	case *array.TaskArray:
+		return fieldsIn(&w.Spec.TrainingTaskSpec)
 	case interface {
 		ImageField() (path string, image *string)
 	}:
 		path, image := w.ImageField()
 		out = append(out, field{path, image})
+	}
+	return out
+}
+
+func fieldsIn(s *api.TrainingTaskSpec) []field {
+	out := []field{{"spec.image", &s.Image}}
+	for i := range s.Roles {
+		out = append(out, field{fmt.Sprintf("spec.roles[%d].image", i), &s.Roles[i].Image})
 	}
 	return out
 }

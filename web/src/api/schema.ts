@@ -123,6 +123,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/bookings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List bookings, live and archived. */
+        get: operations["listBooking"];
+        put?: never;
+        /** Create one. */
+        post: operations["createBooking"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bookings/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getBooking"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateBooking"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteBooking"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/capacity": {
         parameters: {
             query?: never;
@@ -1893,6 +1930,145 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/task-arrays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List task-arrays, live and archived. */
+        get: operations["listTaskArray"];
+        put?: never;
+        /** Create one. */
+        post: operations["createTaskArray"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-arrays/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getTaskArray"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateTaskArray"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteTaskArray"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-arrays/{name}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happened to it. */
+        get: operations["listTaskArrayEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-arrays/{name}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The log, as text or as Server-Sent Events. */
+        get: operations["readTaskArrayLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-arrays/{name}/replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where its replicas run or ran. */
+        get: operations["listTaskArrayReplicas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-arrays/{name}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End all tasks of an array, and begin no more. */
+        post: operations["stopTaskArray"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-arrays/{name}/terminal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A shell beside its processes, as a WebSocket; see docs/reference/terminals.md. */
+        get: operations["openTerminalOfTaskArray"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-arrays/{name}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Why the array is where it is. */
+        get: operations["explainTaskArray"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -2482,6 +2658,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/watch/bookings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchBooking"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/watch/datasets": {
         parameters: {
             query?: never;
@@ -2695,6 +2888,23 @@ export interface paths {
         };
         /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
         get: operations["watchServiceReplica"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/task-arrays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchTaskArray"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3028,6 +3238,36 @@ export interface components {
             /** Format: int64 */
             size: number;
         };
+        ArrayCount: {
+            /** Format: int64 */
+            completed?: number;
+            /** Format: int64 */
+            failed?: number;
+            /**
+             * Format: int64
+             * @description Have no task yet.
+             */
+            held?: number;
+            /** Format: int64 */
+            pending?: number;
+            /**
+             * Format: int64
+             * @description Also those that start or recover.
+             */
+            running?: number;
+            /**
+             * Format: int64
+             * @description Also those that were deleted, or never begun.
+             */
+            stopped?: number;
+            /** Format: int64 */
+            total: number;
+        };
+        ArrayEnded: {
+            completed?: string;
+            failed?: string;
+            stopped?: string;
+        };
         AssetEntry: {
             dir?: boolean;
             /**
@@ -3171,6 +3411,46 @@ export interface components {
              * @description Give it as before for older ones.
              */
             next?: number;
+        };
+        Booking: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["BookingSpec"];
+            status?: components["schemas"]["BookingStatus"];
+        };
+        BookingSpec: {
+            /**
+             * Format: date-time
+             * @description When it begins; now when absent.
+             */
+            from?: string;
+            /** @description Nodes with these labels; rack and leaf are labels too. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description These nodes. */
+            nodes?: string[] | null;
+            /**
+             * @description Work of unknown length is kept away so long before it begins; 24h when absent.
+             * @example 1h30m
+             */
+            notice?: string;
+            /** @description Whose work may stand there meanwhile; nobody's when absent: a maintenance. */
+            projects?: string[] | null;
+            /** @description Shown to those whose work waits because of it. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When it ends.
+             */
+            to: string;
+            /** @description Nodes of this zone. */
+            zone?: string;
+        };
+        BookingStatus: {
+            /** @description The nodes that it is about now. */
+            nodes?: string[] | null;
+            /** @enum {string} */
+            phase?: "Upcoming" | "Active" | "Over";
         };
         Budget: {
             /**
@@ -7037,6 +7317,129 @@ export interface components {
             task: components["schemas"]["TrainingTask"];
             taskId: string;
         };
+        TaskArray: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["TaskArraySpec"];
+            status?: components["schemas"]["TaskArrayStatus"];
+        };
+        TaskArraySpec: {
+            /**
+             * Format: int64
+             * @description So many of its tasks wait or run at once, the others come later; 500 when absent.
+             */
+            atOnce?: number;
+            /**
+             * @description Elastic tasks: keepGlobal (when absent) keeps the batch of all ranks by accumulating gradients, rescaleLR keeps each rank's and scales the learning rate; the SDK says how.
+             * @enum {string}
+             */
+            batch?: "keepGlobal" | "rescaleLR";
+            /** @description What is kept of the states that ranks save through the SDK; see docs/guide/checkpoints.md. */
+            checkpoint?: components["schemas"]["Checkpoints"];
+            code?: components["schemas"]["Code"];
+            /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
+            credentials?: components["schemas"]["CredentialRef"][] | null;
+            /** @description Versions of datasets that its processes find as folders, read-only. */
+            datasets?: components["schemas"]["AssetRef"][] | null;
+            /**
+             * Format: date-time
+             * @description When it should have ended.
+             */
+            deadline?: string;
+            /**
+             * @description cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime.
+             * @enum {string}
+             */
+            deferrable?: "cheap" | "green";
+            description?: string;
+            /**
+             * @description How long it will run, about; learned when absent.
+             * @example 1h30m
+             */
+            expectedTime?: string;
+            /**
+             * @description Launch recipe; plain when absent.
+             * @enum {string}
+             */
+            framework?: "pytorch-ddp" | "pytorch-fsdp" | "deepspeed" | "horovod" | "megatron-lm" | "tensorflow" | "paddle" | "mxnet" | "jax" | "mpi" | "ray" | "plain";
+            /**
+             * @description none, fp16, bf16 or powersgd: gradients on the wire, through the SDK.
+             * @enum {string}
+             */
+            gradCompression?: "none" | "fp16" | "bf16" | "powersgd";
+            /** @description Scalars; given as environment and as a JSON file. */
+            hyperParameters?: {
+                [key: string]: unknown;
+            };
+            /** @description What the processes run in, such as repo/name:tag, or name@sha256:…; host, and when absent, is the node's own system. An account for its registry is named in credentials. */
+            image?: string;
+            /** @description As 1-100, 0-9:3 or 1,4,7-9; at most 10000. Each task finds its own in $FERMI_ARRAY_INDEX. */
+            indexes: string;
+            /** @description Names of running tasks of one replica in the project, one for each replica: its processes start inside them, on their devices. The first has rank 0. */
+            inside?: string[] | null;
+            /** @description Versions of models, likewise. */
+            models?: components["schemas"]["AssetRef"][] | null;
+            outputs?: components["schemas"]["Outputs"];
+            /**
+             * @description fp32, fp16 (with loss scaling) or bf16; the script's own when absent.
+             * @enum {string}
+             */
+            precision?: "fp32" | "fp16" | "bf16";
+            /** @description May be stopped for others and started again; pays the spot price. */
+            preemptible?: boolean;
+            /**
+             * @description Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off.
+             * @enum {string}
+             */
+            preflight?: "off" | "warn" | "require";
+            /**
+             * Format: int64
+             * @description Larger wins; 0 to 10000.
+             */
+            priority?: number;
+            /** @description inference 1000, training 500 (default), environment 400, preemptible 100. */
+            priorityClass?: string;
+            /** @description The project's queue when absent. */
+            queue?: string;
+            restartPolicy?: components["schemas"]["RestartPolicy"];
+            /** @description Set by the restore verb: the task goes on from this checkpoint of its own, also when it had ended. */
+            restore?: components["schemas"]["Rewind"];
+            roles: components["schemas"]["Role"][];
+            /** @description Set by the stop verb: the task ends and keeps its outputs. */
+            stop?: boolean;
+            /**
+             * @description A rank much slower than the others: report (when absent) names it, replace also moves the task to a place without its node; that is a restart.
+             * @enum {string}
+             */
+            stragglers?: "report" | "replace";
+            /** @description How the processes share the work; the framework's usual way when absent. */
+            strategy?: components["schemas"]["Strategy"];
+            timeouts?: components["schemas"]["Timeouts"];
+            /** @description pack (when absent), spread, or {maxPerRack: n}. */
+            topology?: ("pack" | "spread") | {
+                /** @description Replicas in one rack, at most. */
+                maxPerRack: number;
+            };
+            zones?: components["schemas"]["ZoneRules"];
+        };
+        TaskArrayStatus: {
+            /**
+             * Format: int64
+             * @description So many of its indexes, from the first on, have had their task.
+             */
+            begun?: number;
+            count?: components["schemas"]["ArrayCount"];
+            ended?: components["schemas"]["ArrayEnded"];
+            /** Format: date-time */
+            finishedAt?: string;
+            message?: components["schemas"]["Text"];
+            /**
+             * @description Where the task stands.
+             * @enum {string}
+             */
+            phase?: "Running" | "Completed" | "Failed" | "Stopped";
+            /** @description Machine-readable: why it is in this phase. */
+            reason?: string;
+        };
         TaskMove: {
             /**
              * Format: int64
@@ -7656,7 +8059,7 @@ export interface components {
              * @enum {string}
              */
             sameRegion?: "prefer" | "require";
-            /** @description Replicas by zone; chosen by the platform when absent. */
+            /** @description Replicas by zone; chosen by the platform when absent. They are dealt to the zones in the order of their names, role by role: with a role for each zone, each zone has nodes of its own size. */
             split?: {
                 [key: string]: number;
             };
@@ -7965,7 +8368,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -8024,7 +8427,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -8086,6 +8489,276 @@ export interface operations {
             400: components["responses"]["Refused"];
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listBooking: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Booking"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createBooking: {
+        parameters: {
+            query?: {
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "firmware"
+                 *       },
+                 *       "spec": {
+                 *         "from": "2026-11-20T22:00:00Z",
+                 *         "reason": "GPU firmware",
+                 *         "to": "2026-11-21T02:00:00Z",
+                 *         "zone": "beijing-1"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Booking"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "firmware"
+                 *       },
+                 *       "spec": {
+                 *         "from": "2026-11-20T22:00:00Z",
+                 *         "reason": "GPU firmware",
+                 *         "to": "2026-11-21T02:00:00Z",
+                 *         "zone": "beijing-1"
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["Booking"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Booking"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getBooking: {
+        parameters: {
+            query?: {
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Booking"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateBooking: {
+        parameters: {
+            query?: {
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Booking"];
+                "application/yaml": components["schemas"]["Booking"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Booking"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteBooking: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Booking"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
             409: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
@@ -10010,7 +10683,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking";
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Name or id of an object; needs kind. */
@@ -14819,6 +15492,597 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    listTaskArray: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["TaskArray"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createTaskArray: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "sweep"
+                 *       },
+                 *       "spec": {
+                 *         "atOnce": 10,
+                 *         "indexes": "1-100",
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "sh",
+                 *               "-c",
+                 *               "echo $FERMI_ARRAY_INDEX"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TaskArray"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "sweep"
+                 *       },
+                 *       "spec": {
+                 *         "atOnce": 10,
+                 *         "indexes": "1-100",
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "sh",
+                 *               "-c",
+                 *               "echo $FERMI_ARRAY_INDEX"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["TaskArray"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["TaskArray"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getTaskArray: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["TaskArray"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateTaskArray: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TaskArray"];
+                "application/yaml": components["schemas"]["TaskArray"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["TaskArray"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteTaskArray: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["TaskArray"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    listTaskArrayEvents: {
+        parameters: {
+            query?: {
+                /** @description Only those behind this seq; the newest ones when absent. */
+                after?: number;
+                limit?: number;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EventList"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readTaskArrayLog: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+                /** @description Go on until it has ended. */
+                follow?: boolean;
+                /** @description Only the last lines, of each replica of a service; all when absent or 0. */
+                tail?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                /** @description role-index, such as worker-0, or a replica's whole name. */
+                replica?: string;
+                /** @description Begin each line of text with its time. */
+                timestamps?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                    "text/plain": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listTaskArrayReplicas: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["ReplicaView"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    stopTaskArray: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["TaskArray"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    openTerminalOfTaskArray: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Beside which process; 0 when absent. */
+                rank?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    explainTaskArray: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Explanation"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     listToken: {
         parameters: {
             query?: {
@@ -17156,6 +18420,80 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    watchBooking: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
     watchDataset: {
         parameters: {
             query?: {
@@ -18088,6 +19426,87 @@ export interface operations {
                 search?: string;
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchTaskArray: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Any of these. */
+                phase?: ("Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped")[];
+                /** @description In this queue. */
+                queue?: string;
                 /** @description Only the one with this name or id. */
                 name?: string;
                 /** @description Read at least this revision. */

@@ -172,3 +172,39 @@ test("a page that breaks says so and leaves a way out", () => {
   expect(screen.getByRole("alert").textContent).toMatch(/页面出错了.*oh/s);
   expect(screen.getByRole("link", { name: "回到总览" }).getAttribute("href")).toBe("/");
 });
+
+test("a training is spread over zones in steps, and costs what they cost", async () => {
+  const zone = (id: string, more: object) => ({
+    metadata: { id, name: id, displayName: `${id} 区` },
+    spec: { region: "北京", price: {}, ...more },
+    status: { ready: 3, health: "healthy" },
+  });
+  const sent: unknown[] = [];
+  answers["GET /api/v1/zones"] = () => items(zone("a", {}), zone("b", { price: { deviceHour: 1, coreHour: 0 } }));
+  answers["GET /api/v1/zone-matrix"] = () =>
+    items({ from: "a", to: "b", declaredMs: 9, measured: { p50Ms: 1.5, at: "2026-11-19T00:00:00Z" } });
+  answers["POST /api/v1/training-tasks"] = (request) => {
+    sent.push(request.text());
+    return ok({ taskId: "task-1", name: "gpt", status: "pending" });
+  };
+  await showAt("/tasks");
+  fireEvent.click(await screen.findByRole("button", { name: "跨可用区训练" }));
+  fireEvent.change(await screen.findByRole("textbox", { name: "名称" }), { target: { value: "GPT" } });
+  expect((screen.getByRole("button", { name: "下一步" }) as HTMLButtonElement).disabled).toBe(true);
+  fireEvent.change(screen.getByRole("textbox", { name: "启动命令" }), { target: { value: "python train.py" } });
+  fireEvent.click(screen.getByRole("button", { name: "下一步" }));
+  fireEvent.click(await screen.findByRole("checkbox", { name: "a 区" }));
+  fireEvent.click(screen.getByRole("checkbox", { name: "b 区" }));
+  await waitFor(() => expect(screen.getAllByText(/1.5 ms · 适合分布式训练/)).toHaveLength(2));
+  fireEvent.click(screen.getByRole("button", { name: "下一步" }));
+  fireEvent.click(screen.getByRole("button", { name: "b 区 增加一个节点" }));
+  expect(screen.getByText(/共 3 节点 · 24 卡 · 192 核 · 768 GiB · ¥96.80\/小时/)).toBeTruthy();
+  fireEvent.click(screen.getByRole("button", { name: "下一步" }));
+  fireEvent.click(screen.getByRole("button", { name: "启动分布式训练" }));
+  await waitFor(() => expect(sent).toHaveLength(1));
+  const task = JSON.parse((await sent[0]) as string);
+  expect(task.metadata).toEqual({ displayName: "GPT", project: "vision" });
+  expect(task.spec.zones).toEqual({ split: { a: 1, b: 2 } });
+  expect(task.spec.roles).toHaveLength(1);
+  expect(task.spec.roles[0]).toMatchObject({ replicas: 3, command: ["sh", "-c", "python train.py"] });
+});

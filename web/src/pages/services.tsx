@@ -7,6 +7,7 @@ import { moment, said, title } from "../format";
 import { cores } from "../hosts";
 import { AnchorLink, ButtonLink } from "../parts/link";
 import { useLanguage } from "../parts/now";
+import { Spread } from "../parts/spread";
 import { StandingBadge } from "../parts/standing";
 import { Empty, LiveLight, View } from "../parts/states";
 import { isUpdating, serviceStanding } from "../works";
@@ -26,9 +27,12 @@ export function Services() {
           </Title>
           <LiveLight state={live} />
         </Group>
-        <ButtonLink to="/services/create" size="sm">
-          {t("svc.create")}
-        </ButtonLink>
+        <Group gap="xs">
+          <Spread of="service" />
+          <ButtonLink to="/services/create" size="sm">
+            {t("svc.create")}
+          </ButtonLink>
+        </Group>
       </Group>
       <TextInput
         label={t("tasks.search")}

@@ -6,9 +6,11 @@ import { useTranslation } from "react-i18next";
 import type { Task } from "../api/client";
 import { phases, type Sort, sorts, useTaskStream, useTasks } from "../api/queries";
 import { duration, moment, ran, said } from "../format";
+import { Arrays } from "../parts/arrays";
 import { ButtonLink } from "../parts/link";
 import { useLanguage, useNow } from "../parts/now";
 import { PhaseBadge } from "../parts/phase";
+import { Spread } from "../parts/spread";
 import { Empty, LiveLight, View } from "../parts/states";
 import { TaskLink, Wish } from "../parts/task-row";
 import { isPhase, readSearch, type Search } from "../search";
@@ -34,10 +36,14 @@ export function Tasks() {
           </Title>
           <LiveLight state={live} />
         </Group>
-        <ButtonLink to="/create" size="sm">
-          {t("nav.create")}
-        </ButtonLink>
+        <Group gap="xs">
+          <Spread of="training" />
+          <ButtonLink to="/create" size="sm">
+            {t("nav.create")}
+          </ButtonLink>
+        </Group>
       </Group>
+      <Arrays />
       <Filters search={search} change={change} />
       <Card withBorder padding={0}>
         <View

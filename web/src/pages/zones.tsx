@@ -6,6 +6,7 @@ import type { Zone } from "../api/client";
 import { useOutage, useOutagePreview } from "../api/nodes";
 import { useDevices, useNodes, useWhoami, useZoneMatrix, useZones } from "../api/queries";
 import { groupBy, type NodePicture, picture, said, title } from "../format";
+import { Bookings } from "../parts/bookings";
 import { Legend, NodeBlock } from "../parts/devices";
 import { Leaving } from "../parts/leaving";
 import { AnchorLink } from "../parts/link";
@@ -45,6 +46,7 @@ export function Zones() {
             <Panel title={t("zones.latency")}>
               <Latency zones={d.items} />
             </Panel>
+            <Bookings zones={d.items} />
             <Panel title={t("zones.racks")} right={<Legend />}>
               <View read={all} empty={(a) => a.length === 0} whenEmpty={<Empty text={t("overview.noNodes")} />}>
                 {(a) => <Racks zones={d.items} nodes={a} />}

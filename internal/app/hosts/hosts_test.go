@@ -1,0 +1,96 @@
+package hosts
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/link/agency"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
+)
+
+type nobody struct{ history.Events }
+
+func (nobody) AddEvents(context.Context, ...history.Event) error { return nil }
+
+// TestBadJoins: what is wrong with a wish to join is said, makes no node and uses no token up; a token lets one machine in.
+func TestBadJoins(t *testing.T) {
+	st, ctx := storetest.Open(t), t.Context()
+	h := New(Config{Store: st, Events: nobody{}, Log: slog.New(slog.DiscardHandler)})
+	h.epoch.Store(&store.Epoch{})
+	token := func(name string, ends time.Duration) string {
+		secret := "fermi_" + name + "_secret"
+		at := time.Now().Add(ends)
+		if _, err := st.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(&api.Token{
+			Meta: api.Meta{ID: "tok-" + name, Name: name, Labels: map[string]string{joined.LabelZone: "z"}},
+			Spec: api.TokenSpec{User: "ops", Hash: door.HashSecret(secret), ExpiresAt: &at, Use: joined.Use},
+		})}}); err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	if _, err := st.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(&api.Zone{Meta: api.Meta{ID: "zone-1", Name: "z"}}), store.Create(&api.Token{
+		Meta: api.Meta{ID: "tok-api", Name: "api", Labels: map[string]string{joined.LabelZone: "z"}}, Spec: api.TokenSpec{User: "ops", Hash: door.HashSecret("fermi_api_secret")},
+	})}}); err != nil {
+		t.Fatal(err)
+	}
+	good, second := token("join-good", time.Hour), token("join-second", time.Hour)
+	join := func(secret, name, machine string, change func(*agency.Wish)) error {
+		w := agency.Wish{Secret: secret, Name: name, MachineID: machine, Address: "10.0.0.2", Version: "v1.0.0"}
+		change(&w)
+		_, err := h.Join(ctx, w)
+		return err
+	}
+	none := func(*agency.Wish) {}
+	nodes := func() int {
+		now, err := st.Now(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap, err := st.List(ctx, api.KindNode, "", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snap.Len()
+	}
+	refused := func(what, want string, err error) {
+		t.Helper()
+		if e := fault.From(err); fault.ReasonOf(err) != want || e.Message.EN == "" || e.Message.ZH == "" {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
+	before := nodes()
+	refused("no token", "BadJoinToken", join("", "box1", "m1", none))
+	refused("a wrong token", "BadJoinToken", join(good+"x", "box1", "m1", none))
+	refused("one that nobody made", "BadJoinToken", join("fermi_join-none_secret", "box1", "m1", none))
+	refused("one of the API", "BadJoinToken", join("fermi_api_secret", "box1", "m1", none))
+	refused("an expired token", "JoinTokenExpired", join(token("join-old", -time.Second), "box1", "m1", none))
+	refused("another zone", "OtherZone", join(good, "box1", "m1", func(w *agency.Wish) { w.Zone = "elsewhere" }))
+	refused("no name", "BadJoin", join(good, "../etc", "m1", none))
+	refused("no address", "BadJoin", join(good, "box1", "m1", func(w *agency.Wish) { w.Address = "host.example" }))
+	refused("a label of two lines", "BadJoin", join(good, "box1", "m1", func(w *agency.Wish) { w.Labels = map[string]string{"a": "b\nc"} }))
+	if nodes() != before {
+		t.Fatal("a refused machine has a node")
+	}
+	if err := join(good, "box1", "m1", none); err != nil { // nothing used the token up
+		t.Fatal(err)
+	}
+	refused("a used token", "BadJoinToken", join(good, "box2", "m2", none))
+	refused("two machines of one name", "NodeNameTaken", join(second, "box1", "m2", none))
+	refused("a cloned disk", "MachineIDTaken", join(second, "box2", "m1", none))
+	if err := join(second, "box2", "m2", none); err != nil {
+		t.Fatal(err)
+	}
+	if got := nodes(); got != before+2 {
+		t.Errorf("%d nodes, want 2", got-before)
+	}
+	h.epoch.Store(nil)
+	refused("a server that does not lead", "NotLeading", join(second, "box3", "m3", none))
+}

@@ -1,0 +1,41 @@
+package agentengine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
+)
+
+// TestClocks: a machine whose clock is off by a day, either way, takes no new work and says by how much; five minutes are borne, and a second agent of
+// the same identity is told of beside whatever else is wrong.
+func TestClocks(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	kept := api.Node{Meta: api.Meta{Name: "box1"}, Spec: api.NodeSpec{Zone: "z", Spec: joined.Spec{Agent: &joined.Agent{ID: "a", Labels: map[string]string{"rack": "r1"}}}}}
+	see := func(change func(*host)) api.Node {
+		t.Helper()
+		h := &host{heard: now, now: &visit{}}
+		h.node.Meta.Name, h.node.Status.Ready = "box1", true
+		change(h)
+		n, ok := h.status(kept, now)
+		if !ok {
+			t.Fatal("nothing is said")
+		}
+		return n
+	}
+	for off, ready := range map[time.Duration]bool{0: true, 4 * time.Minute: true, -4 * time.Minute: true, 24 * time.Hour: false, -24 * time.Hour: false} {
+		n := see(func(h *host) { h.skew = off })
+		if n.Status.Ready != ready || !ready && (n.Status.Reason != ReasonSkew || !strings.Contains(n.Status.Message.EN, off.String()) || !strings.Contains(n.Status.Message.ZH, off.String())) {
+			t.Errorf("off by %s: %+v", off, n.Status)
+		}
+	}
+	n := see(func(h *host) { h.skew, h.rival, h.rivalAt = 24*time.Hour, "10.0.0.9", now })
+	if n.Status.Reason != ReasonSkew || !strings.Contains(n.Status.Message.EN, "10.0.0.9") || !strings.Contains(n.Status.Message.EN, "clock") {
+		t.Errorf("a rival: %+v", n.Status)
+	}
+	if n := see(func(h *host) { h.heard = now.Add(-Silent) }); n.Status.Ready || n.Status.Reason != ReasonSilent {
+		t.Errorf("silent: %+v", n.Status)
+	}
+}
