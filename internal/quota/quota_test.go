@@ -151,7 +151,11 @@ func TestSeveralServers(t *testing.T) {
 	defer kept.Close()
 	lab := &api.Project{Meta: api.Meta{ID: "proj-lab", Name: "lab"}, Spec: api.ProjectSpec{Limits: &api.ProjectLimits{Outputs: 1000}}}
 	task := &api.TrainingTask{Meta: api.Meta{ID: "task-1", Name: "one", Project: "lab"}}
-	if _, err := truth.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(lab), store.Create(task)}}); err != nil {
+	made, err := truth.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(lab), store.Create(task)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := truth.Get(ctx, api.KeyOf(lab), made); err != nil { // a store that has just begun hears of it a little later
 		t.Fatal(err)
 	}
 	server := func(name string) *Book {
