@@ -254,6 +254,10 @@ func TestAdmin(t *testing.T) {
 	check(t, fermi(f, t, "", "node", "uncordon", "n1"), result{out: "node/n1 uncordoned\n"})
 	check(t, fermi(f, t, "", "user", "create", "li", "--role", "viewer"), result{out: "user/li created\n"})
 	check(t, fermi(f, t, "", "project", "create", "nlp", "--member", "li"), result{out: "project/nlp created\n"})
+	check(t, fermi(f, t, "", "user", "create", "wu", "--project", "nlp"), result{out: "user/wu created\nproject/nlp + wu\n"})
+	if r := fermi(f, t, "", "user", "create", "zhao", "--project", "nowhere"); r.code == 0 || len(f.Objects[api.KindUser]) != 2 {
+		t.Errorf("a user of a project that is not there: %+v", r)
+	}
 	check(t, fermi(f, t, "", "token", "create", "ci", "--expires", "24h"), result{out: "fermi_ci_secret\n", err: "Token ci of user admin. Keep the secret: it is not shown again.\n"})
 	if got := fermi(f, t, "", "token", "list").out; !strings.Contains(got, "in 24h") {
 		t.Errorf("tokens:\n%s", got)

@@ -19,6 +19,10 @@ func TestPeople(t *testing.T) {
 	w.passwd("ann", "first secret")
 	w.must("project", "create", "lab")
 	w.must("project", "add-member", "lab", "ann", "ann")
+	w.must("user", "create", "bo", "--project", "lab")
+	if out := w.must("project", "list"); !strings.Contains(out, "bo") {
+		t.Error(out)
+	}
 	if out := w.must("project", "list"); strings.Count(out, "ann") != 1 {
 		t.Error(out)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/call"
 	"github.com/fermi-cluster/fermi/internal/cli/object"
 	"github.com/fermi-cluster/fermi/internal/cli/show"
@@ -64,27 +65,31 @@ func memberCommand(a *call.Shell, use string, in bool, short string) *cobra.Comm
 	return &cobra.Command{
 		Use: use + " PROJECT USER...", Short: short, Args: usage.Need(2, -1, "PROJECT USER..."),
 		RunE: a.Online(func(ctx context.Context, s *call.Session, args []string) error {
-			project, users := args[0], args[1:]
-			_, err := object.Change(ctx, s, project, func(p *api.Project) {
-				kept := slices.DeleteFunc(p.Spec.Members, func(m string) bool { return slices.Contains(users, m) })
-				if p.Spec.Members = kept; in {
-					slices.Sort(users)
-					p.Spec.Members = append(kept, slices.Compact(users)...)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			for _, user := range users {
-				if in {
-					show.Line(s.Out, "project/"+project+" "+s.T("+ %s", "已加入 %s", user))
-				} else {
-					show.Line(s.Out, "project/"+project+" "+s.T("- %s", "已移出 %s", user))
-				}
-			}
-			return nil
+			return members(ctx, s, args[0], args[1:], in)
 		}),
 	}
+}
+
+// members lets users into a project, or puts them out.
+func members(ctx context.Context, s *call.Session, project string, users []string, in bool) error {
+	_, err := object.Change(ctx, s, project, func(p *api.Project) {
+		kept := slices.DeleteFunc(p.Spec.Members, func(m string) bool { return slices.Contains(users, m) })
+		if p.Spec.Members = kept; in {
+			slices.Sort(users)
+			p.Spec.Members = append(kept, slices.Compact(users)...)
+		}
+	})
+	if err != nil || s.Structured() {
+		return err
+	}
+	for _, user := range users {
+		if in {
+			show.Line(s.Out, "project/"+project+" "+s.T("+ %s", "已加入 %s", user))
+		} else {
+			show.Line(s.Out, "project/"+project+" "+s.T("- %s", "已移出 %s", user))
+		}
+	}
+	return nil
 }
 
 // SignInCommand prints an address that signs a browser in.
@@ -180,13 +185,26 @@ func promptPassword(s *call.Session, fd int, mine bool) (password, current strin
 
 func UserCommand(a *call.Shell) *cobra.Command {
 	var role, display string
-	create := &cobra.Command{Use: "create NAME", Short: speech.Both("Create a user", "创建用户"), Args: usage.Need(1, 1, "NAME")}
+	create := &cobra.Command{
+		Use: "create NAME", Short: speech.Both("Create a user, in a project where one is named (--project)", "创建用户；指定 --project 时同时加入该项目"), Args: usage.Need(1, 1, "NAME"),
+		Example: "  fermi user create ann --project lab",
+	}
 	create.Flags().StringVar(&role, "role", "member", speech.Both("admin, operator, member or viewer", "角色：admin、operator、member 或 viewer"))
 	create.Flags().StringVar(&display, "display-name", "", speech.Both("name shown to people", "显示名"))
 	create.RunE = a.Online(func(ctx context.Context, s *call.Session, args []string) error {
-		return object.Create(ctx, s, &api.User{
+		project := s.Flags.Project
+		if project != "" { // before there is a user who is in none
+			if _, err := client.Get[*api.Project](ctx, s.Client, "", project); err != nil {
+				return err
+			}
+		}
+		err := object.Create(ctx, s, &api.User{
 			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.UserSpec{Role: api.UserRole(role)},
 		})
+		if err != nil || project == "" {
+			return err
+		}
+		return members(ctx, s, project, args[:1], true)
 	})
 	return usage.Group("user", speech.Both("Users", "用户"), object.ListCommand(a, api.KindUser, "list", speech.Both("List users", "列出用户")), create,
 		removeCommand(a, api.KindUser, speech.Both("Delete users", "删除用户")), passwdCommand(a), signOutCommand(a),
