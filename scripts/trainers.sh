@@ -10,6 +10,7 @@ python=/usr/bin/python3
 scripts/install-deps.sh /usr/share/doc/python3-venv:python3-venv
 if [ "${1:-}" = sample ]; then
 	home=$PWD/.cache/trainers-sample
+	export FERMI_TRAINERS_SAMPLE=1
 	scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch "/usr/lib/$(uname -m)-linux-gnu/openblas-pthread:libopenblas0-pthread"
 	if [ ! -e "$home/ready" ]; then
 		"$python" -m venv --clear --system-site-packages "$home"
