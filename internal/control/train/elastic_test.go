@@ -105,6 +105,9 @@ func (g *stage) check(s snapshot, p plan) {
 	if p.status.Attempt < g.tk.Status.Attempt || p.status.Generation < g.tk.Status.Generation {
 		g.t.Fatal("attempt or generation went back")
 	}
+	if p.status.Phase == api.PhaseCompleted && g.tk.Status.Phase != api.PhaseCompleted && len(s.Members) == 0 {
+		g.t.Fatal("it is complete, and nobody is there who ended well")
+	}
 	if len(p.goAhead) > 0 {
 		if r := p.status.Rendezvous; r == nil || r.Members != s.Members.Hash() || r.World != s.World {
 			g.t.Fatalf("told of another table than the open one: %+v", r)
@@ -312,6 +315,17 @@ func TestLostLauncherOfGoodNode(t *testing.T) {
 	p := decide(lostOne(0, true), now)
 	if r := p.resize.Roles[0]; len(p.resize.Lost.Roles) != 0 || len(r.Slots) != 3 || r.Slots[2].Node != 2 || r.Index(2) != 3 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestAllLost: a gang that loses all it had while others are about to join has not ended well; who joins goes on.
+func TestAllLost(t *testing.T) {
+	s := lostOne(0, false)
+	s.Placement.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 7}, {Node: 8}}, Indexes: []int{5, 6}}}
+	s.Joining, s.Members = gang.Members{at(5, 1, "", false, nil), at(6, 1, "", false, nil)}, nil
+	s.Rank()
+	if p := decide(s, now); p.status.Phase.Finished() || len(p.start) != 2 {
+		t.Errorf("%s %v: starts %v", p.status.Phase, p.status.Message, p.start)
 	}
 }
 

@@ -125,9 +125,9 @@ func (s ending) turnedAway(p *plan) bool {
 	return true
 }
 
-// succeeded says that every rank there shall be has ended well.
+// succeeded says that every rank there shall be has ended well. Where all were lost and others are only about to join there is nobody who could have.
 func (s ending) succeeded(p *plan) bool {
-	return p.status.Replicas.Succeeded == len(s.Members) && !(s.Reserves() && s.TooFew())
+	return len(s.Members) > 0 && p.status.Replicas.Succeeded == len(s.Members) && !(s.Reserves() && s.TooFew())
 }
 
 // complete waits for the hand-over, then says Completed.
