@@ -41,7 +41,7 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, fault.New(fault.NotFound, "NoAdapter", fault.T("The service %s has no adapter %.64q; it has: %s.", "服务 %s 没有适配器 %.64q；现有：%s。", model, adapter, cmp.Or(strings.Join(adapters, ", "), "-"))))
 		return
 	}
-	g.carry(w, r, s, who, target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
+	g.carry(w, r, s, who, s.target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
 }
 
 var errNoModel = fault.New(fault.Invalid, "NoModel", fault.T(`Say which service: {"model": "NAME", …}.`, `请指明服务：{"model": "NAME", …}。`))

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/gateway/cache"
+	"github.com/fermi-cluster/fermi/internal/gateway/contract"
 	"github.com/fermi-cluster/fermi/internal/gateway/prefix"
 )
 
@@ -38,7 +40,8 @@ type service struct {
 
 // beside is what is known of questions themselves.
 type beside struct {
-	cached    cache.Cache // answers, where they may be given again
+	contract  atomic.Pointer[contract.Contract] // what they look like; nil: nobody says
+	cached    cache.Cache                       // answers, where they may be given again
 	gathering gathering
 }
 
@@ -89,6 +92,9 @@ func (s *service) take(spec *serving.ServiceEndpointsSpec) {
 		known[r.name+" "+r.way] = r
 	}
 	old := s.spec.Load()
+	if !reflect.DeepEqual(old.Contract, spec.Contract) {
+		s.contract.Store(contract.New(&spec.Contract))
+	}
 	s.spec.Store(spec)
 	s.project = spec.Project
 	if g := spec.Gateway; g != nil && g.Cache != nil {

@@ -89,9 +89,9 @@ func (e *ServiceEndpoints) GetMeta() *api.Meta { return &e.Meta }
 
 // ServiceEndpointsSpec is the road to a service.
 type ServiceEndpointsSpec struct {
-	ServiceID      string            `json:"serviceId"`
-	Project        string            `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
-	Protocol       Protocol          `json:"protocol,omitempty"`
+	ServiceID string `json:"serviceId"`
+	Project   string `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
+	Contract
 	Timeout        api.Duration      `json:"timeout,omitempty"`
 	MaxConcurrency int               `json:"maxConcurrency,omitempty"`
 	MaxQueue       int               `json:"maxQueue,omitempty"`
