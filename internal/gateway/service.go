@@ -59,6 +59,7 @@ type replica struct {
 	failures int          // in a row
 	bad      int          // answers in a row that say that it can't
 	away     time.Time    // not chosen before, while there are others
+	said     said         // by its engine, where that is asked
 }
 
 // wayTo is a replica's way.
@@ -190,14 +191,14 @@ func (s *service) choose(q *want, met []*replica) *replica {
 // best is who of those that fit shall answer. mu held.
 func (s *service) best(q *want, fit func(*replica) bool) (best *replica) {
 	if len(q.begins) > 0 {
-		least := 0.0
+		least, now := 0.0, s.clock.Now()
 		first := rand.IntN(len(s.replicas) + 1) // of equals none is always the first
 		for i := range s.replicas {
 			r := s.replicas[(first+i)%len(s.replicas)]
 			if !fit(r) {
 				continue
 			}
-			cost := float64(r.busy) + missCosts*(1-float64(r.seen.Match(q.begins))/float64(len(q.begins)))
+			cost := float64(r.busy) + r.said.cost(now) + missCosts*(1-float64(r.seen.Match(q.begins))/float64(len(q.begins)))
 			if best == nil || cost < least {
 				best, least = r, cost
 			}

@@ -117,7 +117,7 @@ var table = []row{
 	{"4 assets", []string{"internal/asset"}, below4},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
 	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
-	{"4 gateway", []string{"internal/gateway"}, join(below4, []string{"internal/gateway/wire", "internal/gateway/cache", "internal/gateway/prefix", "internal/gateway/batch", "internal/gateway/contract"})},
+	{"4 gateway", []string{"internal/gateway"}, join(below4, []string{"internal/gateway/wire", "internal/gateway/cache", "internal/gateway/prefix", "internal/gateway/batch", "internal/gateway/contract", "internal/gateway/gauge"})},
 	{"4 ckpt", []string{"internal/ckpt"}, join(below4, []string{"internal/ckpt/tensor"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.

@@ -96,6 +96,7 @@ type ServiceEndpointsSpec struct {
 	MaxConcurrency int               `json:"maxConcurrency,omitempty"`
 	MaxQueue       int               `json:"maxQueue,omitempty"`
 	Gateway        *ServiceGateway   `json:"gateway,omitempty"`
+	Engine         Engine            `json:"engine,omitempty" doc:"Whose own waiting requests and cache are weighed where questions go to who has seen their beginning."`
 	Adapters       []string          `json:"adapters,omitempty" doc:"Names of what its model answers with beside itself: NAME:ADAPTER."`
 	Slow           api.Duration      `json:"slow,omitempty" doc:"Answers that begin later count as slow; none when absent."`
 	Stopped        bool              `json:"stopped,omitempty"`

@@ -127,7 +127,7 @@ func (s *InferenceService) Validate() []fault.Field {
 	f.span("spec.timeout", p.Timeout, api.Duration(time.Millisecond), maxSpan)
 	f.count("spec.maxConcurrency", p.MaxConcurrency, 1, maxConcurrency)
 	f.count("spec.maxQueue", p.MaxQueue, 1, maxConcurrency)
-	f.autoscale("spec.autoscale", p.Autoscale)
+	f.autoscale("spec.autoscale", p.Autoscale, &p.Template)
 	f.traffic("spec.traffic", p.Traffic)
 	f.gateway("spec.gateway", p.Gateway)
 	f.zones("spec.zones", p)

@@ -73,6 +73,9 @@ func TestRules(t *testing.T) {
 		"spec.template.options.tensorParallel": func(p *ServiceSpec) {
 			p.Template = ServiceTemplate{Engine: EngineVLLM, Options: &EngineOptions{TensorParallel: 4}, Resources: api.Resources{Accelerators: api.Accelerators{Count: 2, Type: "A100"}}}
 		},
+		"spec.autoscale.metrics": func(p *ServiceSpec) {
+			p.Autoscale = &ServiceAutoscale{MaxReplicas: 2, Metrics: []ScaleMetric{{MetricDevice, 50}}}
+		},
 		"spec.gateway.affinity":    func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Affinity: "love"} },
 		"spec.gateway.ping":        func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Ping: 1} },
 		"spec.gateway.hedge":       func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Hedge: -1} },
@@ -143,7 +146,7 @@ func whole() []api.Object {
 		&ServiceReplica{meta("chat-7", "default"), ServiceReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, "beijing-1", template, "default", 1000, &at}, ServiceReplicaStatus{
 			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", Answers{true, "100.64.0.2:8000", &Via{"node-1", "10.0.0.2:7073", "rep-1"}, "refused"},
 		}},
-		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", asked, api.Duration(time.Minute), 64, 128, &road, []string{"poet"}, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
+		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", asked, api.Duration(time.Minute), 64, 128, &road, EngineVLLM, []string{"poet"}, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
 	}
 }
 

@@ -6450,11 +6450,11 @@ export interface components {
         ScaleMetric: {
             /**
              * Format: double
-             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun.
+             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun; of cpu and device: percent of its cores, or of the time of its accelerators, that are used.
              */
             target: number;
             /** @enum {string} */
-            type: "concurrency" | "qps" | "queue" | "tokens" | "latency";
+            type: "concurrency" | "qps" | "queue" | "tokens" | "latency" | "cpu" | "device";
         };
         ScalePolicy: {
             /**
@@ -6640,6 +6640,8 @@ export interface components {
         ServiceEndpointsSpec: {
             /** @description Names of what its model answers with beside itself: NAME:ADAPTER. */
             adapters?: string[] | null;
+            /** @description Whose own waiting requests and cache are weighed where questions go to who has seen their beginning. */
+            engine?: string;
             /**
              * @description What questions look like. Gateways check it and answer 400 with the field before a replica is asked: openai, bodies of chat/completions, completions and embeddings; kserve-v2, those of /v2/models/…/infer; json, all. Nothing is checked when absent.
              * @enum {string}
@@ -6654,7 +6656,11 @@ export interface components {
             path?: string;
             /** @description Whose service it is: only who may read the project's work reaches it. */
             project: string;
-            protocol?: string;
+            /**
+             * @description rest when absent.
+             * @enum {string}
+             */
+            protocol?: "rest" | "grpc" | "websocket";
             /** @description Those that answer, by name. */
             replicas?: components["schemas"]["ServiceEndpoint"][] | null;
             /** @description How requests are shared among revisions; zero: all alike. */
