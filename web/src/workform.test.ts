@@ -32,6 +32,17 @@ test("a form says nothing that nobody said", () => {
   });
 });
 
+test("where a service is asked, and what its questions look like", () => {
+  const form = { ...emptyService, displayName: "chat", path: " /v2/models/m/infer ", format: "kserve-v2" as const };
+  expect(serviceOf(form)).toMatchObject({ spec: { path: "/v2/models/m/infer", format: "kserve-v2" } });
+  expect(serviceOf({ ...form, protocol: "grpc" })).toEqual({
+    metadata: { displayName: "chat" },
+    spec: { replicas: 1, protocol: "grpc", path: "/v2/models/m/infer", template: { engine: "sample" } },
+  });
+  const fields = ["path", "format"].map((f) => ({ path: `spec.${f}`, message: f }));
+  expect(placeAll(fields, form, []).at).toEqual({ path: "path", format: "format" });
+});
+
 test("an environment with everything", () => {
   const made = environmentOf({
     ...emptyEnvironment,

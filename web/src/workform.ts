@@ -83,6 +83,8 @@ export interface ServiceForm extends WorkForm {
   modelFile: string;
   replicas: number | "";
   protocol: "rest" | "grpc" | "websocket";
+  path: string;
+  format: "" | "openai" | "kserve-v2" | "json";
   port: number | "";
   health: string;
   timeout: string;
@@ -114,6 +116,8 @@ export const emptyService: ServiceForm = {
   modelFile: "",
   replicas: 1,
   protocol: "rest",
+  path: "",
+  format: "",
   port: "",
   health: "",
   timeout: "",
@@ -226,6 +230,8 @@ export function serviceOf(f: ServiceForm): object {
     spec: some({
       replicas: f.replicas,
       protocol: f.protocol,
+      path: f.path.trim(),
+      format: f.protocol === "grpc" ? "" : f.format,
       timeout: f.timeout.trim(),
       maxConcurrency: f.maxConcurrency,
       maxQueue: f.maxQueue,
@@ -262,6 +268,8 @@ const places: readonly [RegExp, Place][] = [
   [/^spec\.schedule\b/, "stops"],
   [/^spec\.replicas$/, "replicas"],
   [/^spec\.protocol$/, "protocol"],
+  [/^spec\.path$/, "path"],
+  [/^spec\.format$/, "format"],
   [/^spec\.timeout$/, "timeout"],
   [/^spec\.maxConcurrency$/, "maxConcurrency"],
   [/^spec\.maxQueue$/, "maxQueue"],

@@ -89,13 +89,14 @@ func (e *ServiceEndpoints) GetMeta() *api.Meta { return &e.Meta }
 
 // ServiceEndpointsSpec is the road to a service.
 type ServiceEndpointsSpec struct {
-	ServiceID      string            `json:"serviceId"`
-	Project        string            `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
-	Protocol       Protocol          `json:"protocol,omitempty"`
+	ServiceID string `json:"serviceId"`
+	Project   string `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
+	Contract
 	Timeout        api.Duration      `json:"timeout,omitempty"`
 	MaxConcurrency int               `json:"maxConcurrency,omitempty"`
 	MaxQueue       int               `json:"maxQueue,omitempty"`
 	Gateway        *ServiceGateway   `json:"gateway,omitempty"`
+	Engine         Engine            `json:"engine,omitempty" doc:"Whose own waiting requests and cache are weighed where questions go to who has seen their beginning."`
 	Adapters       []string          `json:"adapters,omitempty" doc:"Names of what its model answers with beside itself: NAME:ADAPTER."`
 	Slow           api.Duration      `json:"slow,omitempty" doc:"Answers that begin later count as slow; none when absent."`
 	Stopped        bool              `json:"stopped,omitempty"`

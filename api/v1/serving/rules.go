@@ -3,11 +3,9 @@ package serving
 import (
 	"math"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
@@ -44,12 +42,10 @@ func (s *InferenceService) Default() {
 	if p.Replicas == 0 {
 		p.Replicas = 1
 	}
-	if p.Protocol == "" {
-		p.Protocol = REST
-	}
 	if p.Timeout == 0 {
 		p.Timeout = defaultTimeout
 	}
+	p.Contract.fill()
 	p.Autoscale.fill()
 	p.Traffic.fill()
 	if p.MaxConcurrency == 0 {
@@ -127,13 +123,11 @@ func (s *InferenceService) Validate() []fault.Field {
 		f.add("metadata.name", "The name has %d characters; that of a service has at most %d.", "名称有 %d 个字符，服务名称最多 %d 个字符。", len(s.Meta.Name), maxName)
 	}
 	f.count("spec.replicas", p.Replicas, 1, MaxReplicas)
-	if !slices.Contains(Protocols, p.Protocol) {
-		f.add("spec.protocol", "One of rest, grpc, websocket.", "必须是 rest、grpc、websocket 之一。")
-	}
+	f.contract(&p.Contract)
 	f.span("spec.timeout", p.Timeout, api.Duration(time.Millisecond), maxSpan)
 	f.count("spec.maxConcurrency", p.MaxConcurrency, 1, maxConcurrency)
 	f.count("spec.maxQueue", p.MaxQueue, 1, maxConcurrency)
-	f.autoscale("spec.autoscale", p.Autoscale)
+	f.autoscale("spec.autoscale", p.Autoscale, &p.Template)
 	f.traffic("spec.traffic", p.Traffic)
 	f.gateway("spec.gateway", p.Gateway)
 	f.zones("spec.zones", p)
@@ -187,8 +181,7 @@ func (f *faults) health(at string, h *ServiceHealth) {
 		return
 	}
 	if h.Path != "" {
-		u, err := url.ParseRequestURI(h.Path)
-		if err != nil || u.Host != "" || len(h.Path) > maxHealthPath || !strings.HasPrefix(h.Path, "/") || strings.HasPrefix(h.Path, "//") || strings.ContainsFunc(h.Path, func(r rune) bool { return !unicode.IsGraphic(r) || r == ' ' }) {
+		if !isPath(h.Path) {
 			f.add(at+".path", "It is not the path of a question: it begins with one slash, such as /healthz.", "不是合法的健康检查路径：应以一个斜杠开头，例如 /healthz。")
 		}
 	}

@@ -68,7 +68,7 @@ type ServiceSpec struct {
 	Replicas    int    `json:"replicas,omitempty" explicit:"nonzero" minimum:"1" maximum:"1000" doc:"How many answer side by side; 1 when absent."`
 	// Template is a revision: to change it replaces replicas.
 	Template ServiceTemplate `json:"template" doc:"What its replicas are made from; each change of it is a revision."`
-	Protocol Protocol        `json:"protocol,omitempty" enum:"rest,grpc,websocket" doc:"rest when absent."`
+	Contract
 	// Timeout, MaxConcurrency and MaxQueue are the gateway's to keep.
 	Timeout        api.Duration      `json:"timeout,omitempty" doc:"How long a request may wait for the first byte of its answer; 60s when absent. A stream that has begun is never cut."`
 	MaxConcurrency int               `json:"maxConcurrency,omitempty" minimum:"0" maximum:"100000" doc:"Requests that a replica works on at once; 64 when absent."`

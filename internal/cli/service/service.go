@@ -70,13 +70,14 @@ func (w *where) get(ctx context.Context, name string) (*serving.InferenceService
 type wish struct {
 	engine, image, health, protocol string
 	folder                          string
-	replicas, port                  int
-	timeout                         time.Duration
-	env, adapters                   []string
-	model                           serving.ServiceModel
-	each                            amounts
-	bounds                          struct{ concurrency, queue int }
-	options                         serving.EngineOptions
+	contract
+	replicas, port int
+	timeout        time.Duration
+	env, adapters  []string
+	model          serving.ServiceModel
+	each           amounts
+	bounds         struct{ concurrency, queue int }
+	options        serving.EngineOptions
 }
 
 // amounts are what each replica has.
@@ -186,6 +187,9 @@ func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 	if w.protocol != "" {
 		s.Protocol = serving.Protocol(w.protocol)
 	}
+	if err := w.contract.into(s); err != nil {
+		return err
+	}
 	if w.timeout != 0 {
 		s.Timeout = api.Duration(w.timeout)
 	}
@@ -216,7 +220,7 @@ var fieldFlags = strings.NewReplacer(
 	"spec.template.resources.accelerators.type", "--accelerator", "spec.template.resources.cpu", "--cpu", "spec.template.resources.memory", "--memory", "spec.template.env", "--env",
 	"spec.template.options.batchSize", "--batch-size", "spec.template.options.maxLength", "--max-length", "spec.template.options.precision", "--precision",
 	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.file", "--model-file",
-	"spec.template.command", "COMMAND", "spec.template.code.folder", "--folder", "spec.replicas", "--replicas", "spec.protocol", "--protocol", "spec.timeout", "--timeout", "spec.maxConcurrency", "--max-concurrency", "spec.maxQueue", "--max-queue",
+	"spec.template.command", "COMMAND", "spec.template.code.folder", "--folder", "spec.replicas", "--replicas", "spec.protocol", "--protocol", "spec.path", "--path", "spec.format", "--format", "spec.schema", "--schema", "spec.timeout", "--timeout", "spec.maxConcurrency", "--max-concurrency", "spec.maxQueue", "--max-queue",
 )
 
 func create() *cobra.Command {
@@ -242,6 +246,7 @@ func create() *cobra.Command {
 		}),
 	}
 	given.bind(c)
+	given.contract.bind(c.Flags())
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it answers", "不等待其应答"))
 	return c
 }
@@ -314,6 +319,7 @@ func update() *cobra.Command {
 		}),
 	}
 	given.bind(c)
+	given.contract.bind(c.Flags())
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until the new replicas have taken over", "不等待新副本接替"))
 	return c
 }

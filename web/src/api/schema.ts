@@ -6450,11 +6450,11 @@ export interface components {
         ScaleMetric: {
             /**
              * Format: double
-             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun.
+             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun; of cpu and device: percent of its cores, or of the time of its accelerators, that are used.
              */
             target: number;
             /** @enum {string} */
-            type: "concurrency" | "qps" | "queue" | "tokens" | "latency";
+            type: "concurrency" | "qps" | "queue" | "tokens" | "latency" | "cpu" | "device";
         };
         ScalePolicy: {
             /**
@@ -6640,18 +6640,35 @@ export interface components {
         ServiceEndpointsSpec: {
             /** @description Names of what its model answers with beside itself: NAME:ADAPTER. */
             adapters?: string[] | null;
+            /** @description Whose own waiting requests and cache are weighed where questions go to who has seen their beginning. */
+            engine?: string;
+            /**
+             * @description What questions look like. Gateways check it and answer 400 with the field before a replica is asked: openai, bodies of chat/completions, completions and embeddings; kserve-v2, those of /v2/models/…/infer; json, all. Nothing is checked when absent.
+             * @enum {string}
+             */
+            format?: "openai" | "kserve-v2" | "json";
             gateway?: components["schemas"]["ServiceGateway"];
             /** Format: int64 */
             maxConcurrency?: number;
             /** Format: int64 */
             maxQueue?: number;
+            /** @description What replicas are asked for when a request names the service's address alone (/inference/NAME), such as /v2/models/m/infer; / when absent. */
+            path?: string;
             /** @description Whose service it is: only who may read the project's work reaches it. */
             project: string;
-            protocol?: string;
+            /**
+             * @description rest when absent.
+             * @enum {string}
+             */
+            protocol?: "rest" | "grpc" | "websocket";
             /** @description Those that answer, by name. */
             replicas?: components["schemas"]["ServiceEndpoint"][] | null;
             /** @description How requests are shared among revisions; zero: all alike. */
             road?: components["schemas"]["Road"];
+            /** @description A JSON Schema that those bodies fit as well; format is json when it says nothing. */
+            schema?: {
+                [key: string]: unknown;
+            };
             serviceId: string;
             /**
              * @description Answers that begin later count as slow; none when absent.
@@ -6803,6 +6820,11 @@ export interface components {
             /** @description As many replicas as are needed; absent: as many as spec.replicas says. */
             autoscale?: components["schemas"]["ServiceAutoscale"];
             description?: string;
+            /**
+             * @description What questions look like. Gateways check it and answer 400 with the field before a replica is asked: openai, bodies of chat/completions, completions and embeddings; kserve-v2, those of /v2/models/…/infer; json, all. Nothing is checked when absent.
+             * @enum {string}
+             */
+            format?: "openai" | "kserve-v2" | "json";
             /** @description What gateways do for it beside carrying its requests. */
             gateway?: components["schemas"]["ServiceGateway"];
             /**
@@ -6815,6 +6837,8 @@ export interface components {
              * @description Requests that wait for each replica beyond that; more are answered 429. 128 when absent.
              */
             maxQueue?: number;
+            /** @description What replicas are asked for when a request names the service's address alone (/inference/NAME), such as /v2/models/m/infer; / when absent. */
+            path?: string;
             /**
              * Format: int64
              * @description 1000, that of inference, when absent.
@@ -6832,6 +6856,10 @@ export interface components {
              * @description How many answer side by side; 1 when absent.
              */
             replicas?: number;
+            /** @description A JSON Schema that those bodies fit as well; format is json when it says nothing. */
+            schema?: {
+                [key: string]: unknown;
+            };
             /** @description What it promises: its error budget is shown. */
             slo?: components["schemas"]["SLO"];
             /** @description It shall not answer: its replicas end, its address stays its own. */
