@@ -33,8 +33,12 @@ func (s *Shape) CheckValid(data []byte) *fault.Field {
 type check struct {
 	data  []byte
 	at    int
+	steps int // values looked at, those of alternatives once for each
 	wrong *fault.Field
 }
+
+// maxSteps ends a check whose alternatives would keep a processor for seconds.
+const maxSteps = 20_000_000
 
 func (c *check) refuse(path, en, zh string, args ...any) bool {
 	if len(path) > 256 {
@@ -63,6 +67,9 @@ func (c *check) value(s *Shape, path string) bool {
 		c.skip()
 		return true
 	}
+	if c.steps++; c.steps > maxSteps {
+		return c.refuse(path, "It has too many values for the alternatives of its schema.", "相对于 schema 中的备选项，其值过多。")
+	}
 	if s.never {
 		return c.refuse(path, "It must not be there.", "不允许出现。")
 	}
@@ -70,7 +77,15 @@ func (c *check) value(s *Shape, path string) bool {
 	if !s.takes(kind, c) {
 		return c.refuse(path, "It must be %s, not %s.", "类型应为 %s，而不是 %s。", strings.Join(s.types, " or "), kind)
 	}
-	if len(s.anyOf) > 0 && !c.any(s, path) {
+	for _, one := range s.allOf {
+		if c.at = begin; !c.value(one, path) {
+			return false
+		}
+	}
+	if c.at = begin; len(s.anyOf) > 0 && !c.any(s, path) {
+		return false
+	}
+	if c.at = begin; len(s.oneOf) > 0 && !c.one(s, path) {
 		return false
 	}
 	c.at = begin
@@ -94,6 +109,23 @@ func (c *check) any(s *Shape, path string) bool {
 		}
 	}
 	return false
+}
+
+// one says that exactly one of the alternatives fits; otherwise the last one's fault is told.
+func (c *check) one(s *Shape, path string) bool {
+	begin, fits := c.at, 0
+	for _, one := range s.oneOf {
+		if c.at = begin; c.value(one, path) {
+			fits++
+		}
+	}
+	if fits > 1 {
+		return c.refuse(path, "It fits %d of the alternatives, and must fit one.", "符合 %d 个备选项，应只符合一个。", fits)
+	}
+	if fits == 1 {
+		c.wrong = nil
+	}
+	return fits == 1
 }
 
 // kind is what the value is that begins here.

@@ -25,6 +25,8 @@ type Shape struct {
 	count    span // of items
 	pattern  *regexp.Regexp
 	anyOf    []*Shape
+	oneOf    []*Shape
+	allOf    []*Shape
 }
 
 // span are two bounds; nil: none.
@@ -49,6 +51,7 @@ var types = []string{"object", "array", "string", "number", "integer", "boolean"
 
 // reader makes a shape of a schema, and gathers what is wrong with it.
 type reader struct {
+	whole  map[string]any // what $ref leads into
 	faults []fault.Field
 	parts  int
 }
@@ -61,7 +64,7 @@ func (r *reader) add(path, en, zh string, args ...any) {
 
 // Read understands a schema, or says what it does not: paths begin with at.
 func Read(at string, schema map[string]any) (*Shape, []fault.Field) {
-	r := &reader{}
+	r := &reader{whole: schema}
 	if raw, err := json.Marshal(schema); err != nil || len(raw) > maxText {
 		r.add(at, "The schema has more than %d bytes, or is no JSON.", "schema 超过 %d 字节，或不是 JSON。", maxText)
 		return nil, r.faults
@@ -75,7 +78,7 @@ func Read(at string, schema map[string]any) (*Shape, []fault.Field) {
 
 func (r *reader) read(at string, schema any, depth int) *Shape {
 	if r.parts++; r.parts > maxParts || depth > maxDepth {
-		r.add(at, "The schema has more than %d parts, or is nested deeper than %d.", "schema 超过 %d 个部分，或嵌套深于 %d 层。", maxParts, maxDepth)
+		r.add(at, "The schema has more than %d parts, is nested deeper than %d, or leads back to itself.", "schema 超过 %d 个部分、嵌套深于 %d 层，或引用了自身。", maxParts, maxDepth)
 		return nil
 	}
 	if yes, ok := schema.(bool); ok {
@@ -96,7 +99,14 @@ func (r *reader) read(at string, schema any, depth int) *Shape {
 // word reads one word of a schema.
 func (r *reader) word(s *Shape, at, word string, v any, depth int) {
 	switch word {
-	case "$schema", "$id", "title", "description", "default", "examples", "$comment", "format", "deprecated": // say nothing that is checked
+	case "$schema", "$id", "title", "description", "default", "examples", "$comment", "format", "deprecated", "readOnly", "writeOnly", "discriminator": // say nothing that is checked
+	case "$defs", "definitions": // read where $ref leads to them
+	case "$ref":
+		if to := r.target(v); to == nil {
+			r.add(at, "It leads to a schema of this one, such as #/$defs/point.", "应指向本 schema 内的定义，例如 #/$defs/point。")
+		} else if one := r.read(at, to, depth+1); one != nil {
+			s.allOf = append(s.allOf, one)
+		}
 	case "type":
 		s.types = r.texts(at, v, true)
 		for _, name := range s.types {
@@ -138,18 +148,44 @@ func (r *reader) word(s *Shape, at, word string, v any, depth int) {
 			r.add(at, "It is no regular expression as Go knows them.", "不是 Go 支持的正则表达式。")
 		}
 		s.pattern = p
-	case "anyOf", "oneOf":
-		list, _ := v.([]any)
-		if len(list) == 0 || word == "oneOf" || depth > 4 {
-			r.add(at, "anyOf is a list of schemas, at most four levels deep; oneOf is not known here.", "anyOf 应为 schema 列表，且嵌套不超过四层；不支持 oneOf。")
-			return
-		}
-		for _, one := range list {
-			s.anyOf = append(s.anyOf, r.read(at, one, depth+1))
-		}
+	case "anyOf":
+		s.anyOf = r.schemas(at, v, depth)
+	case "oneOf":
+		s.oneOf = r.schemas(at, v, depth)
+	case "allOf":
+		s.allOf = append(s.allOf, r.schemas(at, v, depth)...)
 	default:
 		r.bound(s, at, word, v)
 	}
+}
+
+// target is what a $ref leads to; nil: nothing in this schema.
+func (r *reader) target(v any) any {
+	text, _ := v.(string)
+	steps, local := strings.CutPrefix(text, "#/")
+	if !local {
+		return nil
+	}
+	var at any = r.whole
+	for step := range strings.SplitSeq(steps, "/") {
+		m, _ := at.(map[string]any)
+		if at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]; at == nil {
+			return nil
+		}
+	}
+	return at
+}
+
+// schemas reads a list of them.
+func (r *reader) schemas(at string, v any, depth int) (out []*Shape) {
+	list, _ := v.([]any)
+	if len(list) == 0 {
+		r.add(at, "It is a list of schemas.", "应为 schema 列表。")
+	}
+	for _, one := range list {
+		out = append(out, r.read(at, one, depth+1))
+	}
+	return out
 }
 
 // bound reads a word that bounds an amount.
@@ -159,8 +195,8 @@ func (r *reader) bound(s *Shape, at, word string, v any) {
 		"minLength": &s.length.low, "maxLength": &s.length.high, "minItems": &s.count.low, "maxItems": &s.count.high,
 	}[word]
 	if to == nil {
-		r.add(at, "This word of JSON Schema is not known here, so it would not be checked. Known: type, properties, required, additionalProperties, items, enum, const, pattern, anyOf and the bounds of numbers, strings and lists.",
-			"不支持该 JSON Schema 关键字，无法据此检查。支持：type、properties、required、additionalProperties、items、enum、const、pattern、anyOf，以及数值、字符串和列表的上下限。")
+		r.add(at, "This word of JSON Schema is not known here, so it would not be checked. Known: type, properties, required, additionalProperties, items, enum, const, pattern, anyOf, oneOf, allOf, $ref into $defs, and the bounds of numbers, strings and lists.",
+			"不支持该 JSON Schema 关键字，无法据此检查。支持：type、properties、required、additionalProperties、items、enum、const、pattern、anyOf、oneOf、allOf、指向 $defs 的 $ref，以及数值、字符串和列表的上下限。")
 		return
 	}
 	x, ok := numberOf(v)

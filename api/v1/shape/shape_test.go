@@ -71,10 +71,13 @@ func TestCheck(t *testing.T) {
 func TestRead(t *testing.T) {
 	deep := strings.Repeat(`{"items": `, 20) + `{}` + strings.Repeat(`}`, 20)
 	for text, path := range map[string]string{
-		`{"type": "text"}`:                      "s.type",
-		`{"type": []}`:                          "s.type",
-		`{"$ref": "#"}`:                         "s.$ref",
-		`{"oneOf": [{}]}`:                       "s.oneOf",
+		`{"type": "text"}`:                  "s.type",
+		`{"type": []}`:                      "s.type",
+		`{"$ref": "#"}`:                     "s.$ref",
+		`{"$ref": "https://example.com/s"}`: "s.$ref",
+		`{"$ref": "#/$defs/a"}`:             "s.$ref",
+		`{"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}`: "s" + strings.Repeat(".$ref.items", 8),
+		`{"oneOf": {}}`:                         "s.oneOf",
 		`{"anyOf": []}`:                         "s.anyOf",
 		`{"properties": {"a": {"mininum": 1}}}`: "s.properties.a.mininum",
 		`{"properties": []}`:                    "s.properties",
@@ -90,6 +93,47 @@ func TestRead(t *testing.T) {
 		if _, faults := Read("s", schemaOf(t, text)); len(faults) == 0 || faults[0].Path != path || faults[0].Message.ZH == "" {
 			t.Errorf("%.80s: %v, want %s", text, faults, path)
 		}
+	}
+}
+
+// pydantic is what that library writes of a class with a union, an optional field and a list of another class.
+const pydantic = `{"$defs": {"Point": {"properties": {"x": {"title": "X", "type": "number"}, "label": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": null}},
+	"required": ["x"], "title": "Point", "type": "object"}, "Circle": {"properties": {"kind": {"const": "circle", "type": "string"}, "r": {"type": "number", "exclusiveMinimum": 0}},
+	"required": ["kind", "r"], "type": "object"}, "Box": {"properties": {"kind": {"const": "box", "type": "string"}, "at": {"$ref": "#/$defs/Point"}}, "required": ["kind", "at"], "type": "object"}},
+	"properties": {"points": {"items": {"$ref": "#/$defs/Point"}, "type": "array"}, "form": {"discriminator": {"propertyName": "kind"}, "oneOf": [{"$ref": "#/$defs/Circle"}, {"$ref": "#/$defs/Box"}]}},
+	"required": ["points"], "title": "Question", "type": "object", "allOf": [{"additionalProperties": true}]}`
+
+// TestReferences: schemas as libraries write them lead to definitions, and have alternatives of which one holds.
+func TestReferences(t *testing.T) {
+	s, faults := Read("schema", schemaOf(t, pydantic))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	for body, path := range map[string]string{
+		`{"points": [{"x": 1, "label": null}], "form": {"kind": "circle", "r": 1}}`: "",
+		`{"points": [], "form": {"kind": "box", "at": {"x": 2}}}`:                   "",
+		`{"points": [{"label": "a"}]}`:                                              "points[0].x",
+		`{"points": [], "form": {"kind": "box", "at": {"x": "2"}}}`:                 "form.at.x",
+		`{"points": [], "form": {"kind": "circle", "r": 0}}`:                        "form.kind",
+	} {
+		if bad := s.Check([]byte(body)); path == "" && bad != nil || path != "" && (bad == nil || bad.Path != path) {
+			t.Errorf("%s: %+v, want %q", body, bad, path)
+		}
+	}
+	if both, _ := Read("s", schemaOf(t, `{"oneOf": [{"type": "integer"}, {"minimum": 1}]}`)); both.Check([]byte("5")) == nil || both.Check([]byte("0")) != nil || both.Check([]byte("1.5")) != nil {
+		t.Error("oneOf does not mean one")
+	}
+}
+
+// TestSteps: alternatives within alternatives end.
+func TestSteps(t *testing.T) {
+	choice := `{"anyOf": [` + strings.Repeat(`{"items": {"type": "string"}},`, 450) + `{"type": "array"}]}`
+	s, faults := Read("s", schemaOf(t, choice))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if bad := s.Check([]byte("[" + strings.Repeat(`"a",`, 100_000) + "1]")); bad == nil || !strings.Contains(bad.Message.EN, "too many values") {
+		t.Errorf("%+v", bad)
 	}
 }
 
