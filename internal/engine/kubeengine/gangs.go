@@ -164,14 +164,15 @@ func (g *Gangs) path(ctx context.Context) (string, error) {
 	defer g.mu.Unlock()
 	group, plural, _ := g.Keeper.resource()
 	if g.version == "" {
-		var found metav1.APIGroup
-		if err := g.Cluster.raw(ctx, "GET", "/apis/"+group, nil, &found); gone(err) {
+		version, err := g.Cluster.preferred(ctx, group)
+		if gone(err) {
 			return "", fault.New(fault.Unavailable, "NoKeeper", fault.T("Cluster %s does not run %s: it has no %s.", "集群 %s 未运行 %s：没有 %s。", g.Cluster.Zone, g.Keeper, plural)).
 				WithHint(fault.T("Install it, or take the zone out of --pods-gangs.", "请安装它，或从 --pods-gangs 中去掉该可用区。")).Because(err)
-		} else if err != nil {
+		}
+		if err != nil {
 			return "", err
 		}
-		g.version = found.PreferredVersion.Version
+		g.version = version
 	}
 	return "/apis/" + group + "/" + g.version + "/namespaces/" + g.Cluster.Namespace + "/" + plural, nil
 }
@@ -307,6 +308,13 @@ func (h *handed) evicted(k Keeper) (why string, yes bool) {
 		}
 	}
 	return "", false
+}
+
+// preferred is the version of a group that the cluster would rather speak; gone: it has no such group.
+func (c *Cluster) preferred(ctx context.Context, group string) (string, error) {
+	var found metav1.APIGroup
+	err := c.raw(ctx, "GET", "/apis/"+group, nil, &found)
+	return found.PreferredVersion.Version, err
 }
 
 // raw is a call about objects of which the program knows no types.
