@@ -54,6 +54,7 @@ test("an environment with everything", () => {
     deviceType: "A100",
     cpu: 8,
     memory: 1.5,
+    spot: "never",
     storage: 50,
     zone: "beijing-1",
     restarts: 0,
@@ -71,6 +72,7 @@ test("an environment with everything", () => {
       image: "torch:2",
       command: ["sh", "-c", "tensorboard --logdir runs"],
       resources: { accelerators: { count: 2, type: "A100" }, cpu: "8", memory: "1536Mi" },
+      spot: "never",
       env: [
         { name: "A", value: "1" },
         { name: "TOKEN", valueFrom: { secret: "hub", key: "token" } },

@@ -28,6 +28,7 @@ export interface WorkForm {
   deviceType: string;
   cpu: number | "";
   memory: number | ""; // GiB
+  spot: string; // never, prefer, only, or "" for as good as others
   variables: Variable[];
   secrets: SecretUse[];
 }
@@ -58,6 +59,7 @@ export const emptyEnvironment: EnvironmentForm = {
   deviceType: "",
   cpu: "",
   memory: "",
+  spot: "",
   variables: [],
   secrets: [],
   type: "notebook",
@@ -108,6 +110,7 @@ export const emptyService: ServiceForm = {
   deviceType: "",
   cpu: "",
   memory: "",
+  spot: "",
   variables: [],
   secrets: [],
   id: "",
@@ -159,6 +162,7 @@ function shared(f: WorkForm): Record<string, unknown> {
       cpu: f.cpu === "" ? "" : String(f.cpu),
       memory: f.memory === "" ? "" : `${Math.round(f.memory * 1024)}Mi`,
     }),
+    spot: f.spot,
     env: [
       ...written(f.variables).map(({ name, value }) => ({ name, value })),
       ...of("variable").map(({ name, secret, key }) => ({ name, valueFrom: { secret, key } })),
@@ -254,6 +258,7 @@ const places: readonly [RegExp, Place][] = [
   [new RegExp(`${base}resources\\.accelerators\\b`), "devices"],
   [new RegExp(`${base}resources\\.cpu$`), "cpu"],
   [new RegExp(`${base}resources\\.memory$`), "memory"],
+  [new RegExp(`${base}spot$`), "spot"],
   [/^spec\.storage$/, "storage"],
   [/^spec\.zones?\b/, "zone"],
   [/^spec\.restartPolicy\b/, "restarts"],

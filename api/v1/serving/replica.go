@@ -68,8 +68,8 @@ func (r *ServiceReplica) Workload() api.Workload {
 		Ran:     api.Ran{Reason: s.Reason, Message: s.Message, PlacedAt: s.PlacedAt, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Zones: s.Zones},
 		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: t.Datasets, Models: t.Models}}},
 	}
-	if r.Spec.Zone != "" {
-		w.Wish.Zones = &api.ZoneRules{Allow: []string{r.Spec.Zone}}
+	if w.Wish.Zones = t.zones(); r.Spec.Zone != "" {
+		w.Wish.Zones = &api.ZoneRules{Allow: []string{r.Spec.Zone}, Spot: t.Spot}
 	}
 	return w
 }

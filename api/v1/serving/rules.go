@@ -93,7 +93,17 @@ func (t *ServiceTemplate) fill(service string) {
 
 // asTask is a task whose rules a service shares: commands, variables, images, code and resources have one meaning.
 func (t *ServiceTemplate) asTask(service string, replicas int) *api.TrainingTask {
-	return &api.TrainingTask{Spec: api.TrainingTaskSpec{Framework: api.FrameworkPlain, Roles: t.roles(service, replicas), Code: t.Code, Credentials: t.Credentials, Datasets: t.Datasets, Models: t.Models}}
+	return &api.TrainingTask{Spec: api.TrainingTaskSpec{
+		Framework: api.FrameworkPlain, Roles: t.roles(service, replicas), Zones: t.zones(), Code: t.Code, Credentials: t.Credentials, Datasets: t.Datasets, Models: t.Models,
+	}}
+}
+
+// zones is where its replicas may stand, whatever their zone; nil: anywhere.
+func (t *ServiceTemplate) zones() *api.ZoneRules {
+	if t.Spot == "" {
+		return nil
+	}
+	return &api.ZoneRules{Spot: t.Spot}
 }
 
 // faults gather what is refused.
@@ -152,7 +162,7 @@ func moved(field fault.Field, gang bool) fault.Field {
 	if !gang {
 		field.Path = strings.Replace(field.Path, "spec.roles[0].", "spec.", 1)
 	}
-	field.Path = strings.Replace(field.Path, "spec.", "spec.template.", 1)
+	field.Path = strings.Replace(strings.Replace(field.Path, "spec.zones.spot", "spec.spot", 1), "spec.", "spec.template.", 1)
 	return field
 }
 

@@ -5,6 +5,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/fsm"
 )
@@ -109,8 +110,9 @@ type Parts struct {
 	Roles    []ServiceRole `json:"roles,omitempty" maxItems:"8" doc:"Where one machine is not enough for a replica: the members of its gang, which are placed, started and started again together. The first member of the first role leads: it answers."`
 }
 
-// Given is what replicas find beside their code, as tasks do.
+// Given is what replicas are given beside their code, as tasks are, and the sort of nodes.
 type Given struct {
+	Spot spot.Rule `json:"spot,omitempty" enum:"never,prefer,only" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
 	mount.Lists
 	SecretFiles []api.SecretFile    `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	Credentials []api.CredentialRef `json:"credentials,omitempty"`

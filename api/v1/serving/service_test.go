@@ -12,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -81,6 +82,7 @@ func TestRules(t *testing.T) {
 		"spec.gateway.hedge":       func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Hedge: -1} },
 		"spec.gateway.log.percent": func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Log: &RequestLog{Percent: 101}} },
 		"spec.gateway.cache.ttl":   func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Cache: &ResponseCache{}} },
+		"spec.template.spot":       func(p *ServiceSpec) { p.Template.Spot = "always" },
 		"spec.zones.zone":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a"}, {Zone: "a"}} },
 		"spec.zones.role":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Role: ZoneBackup}} },
 		"spec.zones.weight":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Weight: -1}} },
@@ -128,7 +130,7 @@ func whole() []api.Object {
 	text, one := fault.T("A sentence.", "一句话。"), 1
 	template := ServiceTemplate{
 		EngineSample, &ServiceModel{"spiral", "3", "train", "model.json"}, Parts{[]Adapter{{"poet", "lora", "2", "final"}}, []ServiceRole{{"prefill", 2, []string{"prefill"}, []string{"-v"}, []api.EnvVar{{Name: "B", Value: "2"}}, &api.Resources{CPU: 500}}}}, &EngineOptions{8, 4096, "bfloat16", 2, 4, true}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}},
-		Given{mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
+		Given{spot.Prefer, mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
 		"src", &api.Code{Archive: "sha256:00"}, api.Resources{CPU: 1500, Memory: 16 << 30}, 8000,
 		&ServiceHealth{"/healthz", api.Duration(time.Second), api.Duration(2 * time.Second), 3}, api.Duration(30 * time.Second),
 	}
@@ -178,5 +180,21 @@ func TestGolden(t *testing.T) {
 		if again, _ := json.MarshalIndent(back, "", "  "); !bytes.Equal(append(again, '\n'), want) {
 			t.Errorf("%s does not read back as it was", file)
 		}
+	}
+}
+
+// TestSpot: the rule on spot nodes is each replica's, also where its zone is fixed.
+func TestSpot(t *testing.T) {
+	r := &ServiceReplica{Spec: ServiceReplicaSpec{Service: "chat"}}
+	if z := r.Workload().Wish.Zones; z != nil {
+		t.Errorf("nobody said anything: %+v", z)
+	}
+	r.Spec.Template.Spot = spot.Prefer
+	if z := r.Workload().Wish.Zones; z == nil || z.Spot != spot.Prefer || z.Allow != nil {
+		t.Errorf("%+v", z)
+	}
+	r.Spec.Zone = "k1"
+	if z := r.Workload().Wish.Zones; z.Spot != spot.Prefer || len(z.Allow) != 1 {
+		t.Errorf("%+v", z)
 	}
 }

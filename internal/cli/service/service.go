@@ -12,10 +12,12 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/cli/batch"
 	"github.com/fermi-cluster/fermi/internal/cli/online"
+	standing "github.com/fermi-cluster/fermi/internal/cli/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -71,6 +73,7 @@ type wish struct {
 	engine, image, health, protocol string
 	folder                          string
 	contract
+	spot           spot.Rule
 	replicas, port int
 	timeout        time.Duration
 	env, adapters  []string
@@ -89,6 +92,7 @@ type amounts struct {
 func (w *wish) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.engine, "engine", "", cli.Both("custom (a command of yours, when absent), sample, onnxruntime, triton, mlserver, torchserve, tensorflow-serving, llama-cpp, vllm or sglang", "引擎：custom（自己的命令，默认）、sample、onnxruntime、triton、mlserver、torchserve、tensorflow-serving、llama-cpp、vllm 或 sglang"))
+	standing.Spot(f, &w.spot, cli.Both)
 	f.IntVar(&w.options.BatchSize, "batch-size", 0, cli.Both("requests that the engine works on together", "引擎合并处理的请求数"))
 	f.IntVar(&w.options.MaxLength, "max-length", 0, cli.Both("tokens of question and answer together", "问题与回答的最大词元数"))
 	f.StringVar(&w.options.Precision, "precision", "", cli.Both("auto, float32, float16 or bfloat16", "精度：auto、float32、float16 或 bfloat16"))
@@ -182,6 +186,7 @@ func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 		h.Path = w.health
 		t.Health = &h
 	}
+	set((*string)(&t.Spot), string(w.spot))
 	number(&t.Resources.Accelerators.Count, w.each.accelerators)
 	set(&t.Resources.Accelerators.Type, w.each.accelerator)
 	if w.protocol != "" {
@@ -219,7 +224,7 @@ var fieldFlags = strings.NewReplacer(
 	"metadata.name", "NAME", "spec.template.engine", "--engine", "spec.template.image", "--image", "spec.template.resources.accelerators.count", "--accelerators",
 	"spec.template.resources.accelerators.type", "--accelerator", "spec.template.resources.cpu", "--cpu", "spec.template.resources.memory", "--memory", "spec.template.env", "--env",
 	"spec.template.options.batchSize", "--batch-size", "spec.template.options.maxLength", "--max-length", "spec.template.options.precision", "--precision",
-	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.file", "--model-file",
+	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.spot", "--spot", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.file", "--model-file",
 	"spec.template.command", "COMMAND", "spec.template.code.folder", "--folder", "spec.replicas", "--replicas", "spec.protocol", "--protocol", "spec.path", "--path", "spec.format", "--format", "spec.schema", "--schema", "spec.timeout", "--timeout", "spec.maxConcurrency", "--max-concurrency", "spec.maxQueue", "--max-queue",
 )
 

@@ -6955,6 +6955,11 @@ export interface components {
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
+            /**
              * @description How long a replica has to finish its requests after SIGTERM; 30s when absent.
              * @example 1h30m
              */
@@ -7149,6 +7154,11 @@ export interface components {
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description Members of its project may enter it; otherwise only its owner may. */
             shared?: boolean;
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /**
              * Format: int64
              * @description Counts the calls of start; larger than it was asks for another start.
