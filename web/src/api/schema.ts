@@ -3726,6 +3726,15 @@ export interface components {
             /** @description Which stay; the last 2 of local and the last 3 of shared when absent. The newest always does. */
             keep?: components["schemas"]["CheckpointKeep"];
         };
+        CheckpointWish: {
+            /**
+             * Format: int64
+             * @description Of the task; the newest when absent.
+             */
+            step?: number;
+            /** @description Name or id of a task of the project; it may have ended, or be in the archive. */
+            task: string;
+        };
         Checkpoints: {
             /** @description Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report(). */
             auto?: boolean;
@@ -7977,6 +7986,8 @@ export interface components {
             source?: components["schemas"]["Source"];
         };
         VersionWish: {
+            /** @description Of a model, instead of an upload: the checkpoint that it is made of. What its script saved as files becomes those; of what ranks saved through the SDK each rank has a file rank-N.slot. */
+            checkpoint?: components["schemas"]["CheckpointWish"];
             /** @description Where the bytes of the upload were read from, for people to know. */
             imported?: components["schemas"]["Source"];
             message?: string;
@@ -7986,7 +7997,7 @@ export interface components {
             /** @description Of a dataset by reference: where the bytes of the list lie. The list was sent with reference=true. */
             source?: components["schemas"]["Source"];
             /** @description What the upload answered. */
-            upload: string;
+            upload?: string;
         };
         Via: {
             /** @description host:port of the node's agent. */

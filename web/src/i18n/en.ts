@@ -463,6 +463,13 @@ export const en: Catalogue = {
   "checkpoints.metrics": "Metrics",
   "checkpoints.verify": "Verify",
   "checkpoints.verifyLabel": "Verify step {{step}}",
+  "checkpoints.model": "Model",
+  "checkpoints.modelLabel": "Make a model version of step {{step}}",
+  "checkpoints.modelTitle": "A model version of step {{step}}",
+  "checkpoints.modelText":
+    "The version has the files that the script saved, or a slot of each rank's state; it says which task and step it is of.",
+  "checkpoints.modelName": "Model (made where there is none)",
+  "checkpoints.modelConfirm": "Make the version",
   "checkpoints.begin": "New task",
   "checkpoints.beginLabel": "New task from step {{step}}",
   "checkpoints.actions": "Actions",
