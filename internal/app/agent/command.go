@@ -23,6 +23,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/cores"
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/agency"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
@@ -104,7 +105,7 @@ func (f *flags) run(cmd *cobra.Command, version string) error {
 		return err
 	}
 	defer lock.Close()
-	if err := cores.Nice(niceness); err != nil {
+	if err := errors.Join(cores.Nice(niceness), cgroup.First()); err != nil {
 		log.Debug("this agent runs with the priority that tasks have", "error", err)
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)

@@ -206,22 +206,44 @@ func TestCreateTwiceIsOne(t *testing.T) {
 	}
 }
 
-// TestBehind: all replicas together weigh less than one other service of the machine.
-func TestBehind(t *testing.T) {
-	for version, s := range supports(t) {
-		newGroup(t, s, Limits{})
-		root := s.Roots["cpu"]
-		if root == "" {
-			continue // that tree has no controllers
-		}
-		file, ordinary := filepath.Join(root, folder, "cpu.shares"), int64(1024)
-		if s.Version == 2 {
-			file, ordinary = filepath.Join(root, folder, "cpu.weight"), 100
-		}
-		if n, err := readInt(file); err != nil || n < 2 || n > ordinary/8 {
-			t.Errorf("%s: replicas weigh %d against %d of others: %v", version, n, ordinary, err)
-		}
+// TestFirst: who goes first weighs more than all replicas together, and what it starts is where it was before, once it says so.
+func TestFirst(t *testing.T) {
+	s := Detect()
+	if s.Roots["cpu"] == "" {
+		t.Skipf("no cgroups here: %s", s.Reason.EN)
 	}
+	before := cpuGroup(t)
+	if err := First(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := NotFirst(); err != nil {
+			t.Error(err)
+		}
+		if got := cpuGroup(t); s.Version == 1 && got != before {
+			t.Errorf("it is in %s, and was in %s", got, before)
+		}
+	}()
+	newGroup(t, s, Limits{})
+	file := map[int]string{1: "cpu.shares", 2: "cpu.weight"}[s.Version]
+	ours, err := readInt(filepath.Join(s.Roots["cpu"], first, file))
+	theirs, otherErr := readInt(filepath.Join(s.Roots["cpu"], folder, file))
+	if err != nil || otherErr != nil || ours < 8*theirs {
+		t.Errorf("%d against %d of all replicas: %v, %v", ours, theirs, err, otherErr)
+	}
+	if got := cpuGroup(t); filepath.Base(got) != first {
+		t.Errorf("it is in %s", got)
+	}
+}
+
+// cpuGroup is this process's group in the tree of the cpu controller.
+func cpuGroup(t *testing.T) string {
+	t.Helper()
+	h, err := cpuTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.own
 }
 
 func TestAddPID(t *testing.T) {
