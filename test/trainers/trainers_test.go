@@ -247,7 +247,7 @@ func (w *world) ends(t *testing.T, r run) outcome {
 	ended := false
 	defer func() {
 		if !ended {
-			t.Logf("%s\n%s", w.fermi(t, "", "train", "why", r.name), w.fermi(t, "", "logs", r.name))
+			t.Logf("%s\n%s", w.fermi(t, "", "why", r.name), w.fermi(t, "", "logs", r.name))
 		}
 	}()
 	harness.Eventually(t, r.name+" ends", func() bool { return w.task(t, r).Status.Phase.Finished() })

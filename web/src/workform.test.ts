@@ -43,6 +43,45 @@ test("where a service is asked, and what its questions look like", () => {
   expect(placeAll(fields, form, []).at).toEqual({ path: "path", format: "format" });
 });
 
+test("an engine with a model of the registry and its options", () => {
+  const form = {
+    ...emptyService,
+    displayName: "chat",
+    engine: "vllm" as const,
+    image: "vllm:0.12",
+    modelFrom: "registry" as const,
+    modelName: "qwen",
+    modelVersion: " prod ",
+    modelTask: "typed before",
+    maxLength: 8192,
+    tensorParallel: 4,
+    precision: "bfloat16",
+  };
+  expect(serviceOf(form)).toMatchObject({
+    spec: {
+      template: {
+        engine: "vllm",
+        image: "vllm:0.12",
+        model: { name: "qwen", version: "prod" },
+        options: { maxLength: 8192, tensorParallel: 4, precision: "bfloat16" },
+      },
+    },
+  });
+  const sample = serviceOf({ ...form, engine: "sample", modelFrom: "task", modelTask: "first" }) as {
+    spec: { template: object };
+  };
+  expect(sample.spec.template).toEqual({ engine: "sample", model: { task: "first" } });
+  const fields = ["model.name", "model.version", "options.maxLength"].map((f) => ({
+    path: `spec.template.${f}`,
+    message: f,
+  }));
+  expect(placeAll(fields, form, []).at).toEqual({
+    modelName: "model.name",
+    modelVersion: "model.version",
+    maxLength: "options.maxLength",
+  });
+});
+
 test("an environment with everything", () => {
   const made = environmentOf({
     ...emptyEnvironment,

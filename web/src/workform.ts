@@ -78,9 +78,31 @@ export const emptyEnvironment: EnvironmentForm = {
   timeZone: "",
 };
 
-export interface ServiceForm extends WorkForm {
+/** The engines, as a person looks for them. */
+export const engineGroups = {
+  language: ["vllm", "sglang", "llama-cpp"],
+  any: ["triton", "onnxruntime", "mlserver", "torchserve", "tensorflow-serving"],
+  own: ["sample", "custom"],
+} as const;
+export type Engine = (typeof engineGroups)[keyof typeof engineGroups][number];
+
+export const engineOptions = ["batchSize", "maxLength", "tensorParallel", "pipelineParallel", "precision"] as const;
+export type EngineOption = (typeof engineOptions)[number];
+
+/** The options that an engine has a flag for; it is refused any other. */
+export function optionsOf(engine: Engine): readonly EngineOption[] {
+  if (engine === "vllm" || engine === "sglang") return engineOptions;
+  if (engine === "llama-cpp") return ["batchSize", "maxLength"];
+  return engine === "onnxruntime" ? ["batchSize"] : [];
+}
+
+export interface ServiceForm extends WorkForm, Record<Exclude<EngineOption, "precision">, number | ""> {
   id: string; // its name in addresses
-  engine: "sample" | "custom";
+  engine: Engine;
+  precision: string;
+  modelFrom: "none" | "registry" | "task";
+  modelName: string;
+  modelVersion: string;
   modelTask: string;
   modelFile: string;
   replicas: number | "";
@@ -115,6 +137,14 @@ export const emptyService: ServiceForm = {
   secrets: [],
   id: "",
   engine: "sample",
+  batchSize: "",
+  maxLength: "",
+  tensorParallel: "",
+  pipelineParallel: "",
+  precision: "",
+  modelFrom: "none",
+  modelName: "",
+  modelVersion: "",
   modelTask: "",
   modelFile: "",
   replicas: 1,
@@ -227,8 +257,15 @@ function codeOf(f: ServiceForm): object {
 export function serviceOf(f: ServiceForm): object {
   const { image, command, ...rest } = shared(f);
   const own =
-    f.engine === "custom" ? { image, command, code: codeOf(f), port: f.port, health: some({ path: f.health }) } : {};
-  const model = f.engine === "sample" ? some({ task: f.modelTask, file: f.modelFile }) : {};
+    f.engine === "custom"
+      ? { image, command, code: codeOf(f), port: f.port, health: some({ path: f.health }) }
+      : { image: f.engine === "sample" ? "" : image };
+  const models = {
+    none: {},
+    registry: { name: f.modelName, version: f.modelVersion.trim() },
+    task: { task: f.modelTask, file: f.modelFile },
+  };
+  const options = Object.fromEntries(optionsOf(f.engine).map((o) => [o, f[o]]));
   return {
     metadata: some({ name: f.id.trim(), displayName: f.displayName }),
     spec: some({
@@ -239,7 +276,7 @@ export function serviceOf(f: ServiceForm): object {
       timeout: f.timeout.trim(),
       maxConcurrency: f.maxConcurrency,
       maxQueue: f.maxQueue,
-      template: some({ engine: f.engine, model, ...own, ...rest }),
+      template: some({ engine: f.engine, model: some(models[f.modelFrom]), options: some(options), ...own, ...rest }),
     }),
   };
 }
@@ -280,7 +317,14 @@ const places: readonly [RegExp, Place][] = [
   [/^spec\.maxQueue$/, "maxQueue"],
   [/^spec\.template\.engine$/, "engine"],
   [/^spec\.template\.model\.file$/, "modelFile"],
-  [/^spec\.template\.model\b/, "modelTask"],
+  [/^spec\.template\.model\.version$/, "modelVersion"],
+  [/^spec\.template\.model\.task$/, "modelTask"],
+  [/^spec\.template\.model\b/, "modelName"],
+  [/^spec\.template\.options\.batchSize$/, "batchSize"],
+  [/^spec\.template\.options\.maxLength$/, "maxLength"],
+  [/^spec\.template\.options\.precision$/, "precision"],
+  [/^spec\.template\.options\.tensorParallel$/, "tensorParallel"],
+  [/^spec\.template\.options\.pipelineParallel$/, "pipelineParallel"],
   [/^spec\.template\.port$/, "port"],
   [/^spec\.template\.health\b/, "health"],
   [/^spec\.template\.code\.archive$/, "archive"],
