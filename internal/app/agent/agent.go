@@ -66,31 +66,39 @@ type agent struct {
 	road    string // where gateways reach replicas; "": nobody listens
 	// roadProblem is why nobody does, where somebody should.
 	roadProblem fault.Text
+	upgrade     *joined.Upgrade // the last that was asked for; nil: none
+
+	upgrades chan agentengine.Program
 }
 
-// Run is an agent until ctx ends. What it started goes on.
-func Run(ctx context.Context, cfg Config) error {
-	a := &agent{cfg: cfg, instance: id.Default.Random(16)}
+// newAgent makes the parts of one, and the folders that they need.
+func newAgent(cfg Config) (*agent, error) {
+	a := &agent{cfg: cfg, instance: id.Default.Random(16), upgrades: make(chan agentengine.Program, 1)}
 	for _, dir := range []string{dirEngine, dirTokens, dirCheckpoints} {
 		if err := os.MkdirAll(filepath.Join(cfg.Data, dir), 0o700); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := a.writeTargets(); err != nil {
-		return err
+		return nil, err
 	}
+	a.upgrade = lastUpgrade(cfg)
 	a.walls = a.probe()
-	defer a.walls.leave(cfg.Log)
-	hand := agentengine.NewHand(agentengine.HandConfig{
+	return a, nil
+}
+
+// hands are what servers give orders to; rehearsed is for rehearsals alone.
+func (a *agent) hands(rehearsed func()) *agentengine.Hand {
+	return agentengine.NewHand(agentengine.HandConfig{
 		Open: a.open, Last: func() (int64, error) { return record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs)) },
 		Hello: a.hello, Admit: a.admit, Forget: func(name engine.Name) { _ = os.Remove(a.tokenFile(name)) }, Learn: a.learn, Settle: a.settle, Erase: a.erase,
-		Log: cfg.Log.With("part", "engine"), Clock: clock.Real,
+		Upgrade: a.mayUpgrade, Rehearse: rehearsed, Log: a.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
+}
+
+// serve has servers give orders to hand until ctx ends.
+func (a *agent) serve(g *run.Group, hand *agentengine.Hand) {
 	begun := make(chan struct{})
-	first, home := a.listen(), a.openHome()
-	var g run.Group
-	g.Add("home", func(ctx context.Context) error { return a.callHome(ctx, home) })
-	g.Add("road", func(ctx context.Context) error { return a.forward(ctx, first) })
 	g.Add("engine", func(ctx context.Context) error { return hand.Run(ctx, func() { close(begun) }) })
 	g.Add("servers", func(ctx context.Context) error {
 		select {
@@ -98,11 +106,48 @@ func Run(ctx context.Context, cfg Config) error {
 			return nil
 		case <-begun:
 		}
-		return cfg.Member.Run(ctx, hand.Attend)
+		return a.cfg.Member.Run(ctx, hand.Attend)
 	})
+}
+
+// Run is an agent until ctx ends, or until it is to be another program: then the error is a *Successor. What it started goes on.
+func Run(ctx context.Context, cfg Config) error {
+	a, err := newAgent(cfg)
+	if err != nil {
+		return err
+	}
+	defer a.walls.leave(cfg.Log)
+	a.upgrade = ended(a.upgrade)
+	first, home := a.listen(), a.openHome()
+	var g run.Group
+	g.Add("home", func(ctx context.Context) error { return a.callHome(ctx, home) })
+	g.Add("road", func(ctx context.Context) error { return a.forward(ctx, first) })
+	a.serve(&g, a.hands(nil))
 	g.Add("network", a.walls.keep)
+	g.Add("upgrade", a.fetchUpgrade)
 	cfg.Log.Info("agent", "node", cfg.Member.Node(), "address", cfg.Address, "version", cfg.Version)
 	return g.Run(ctx)
+}
+
+// Rehearse comes up as Run does until a server has taken this agent and the machine's engine knows what is there; it obeys no order.
+func Rehearse(ctx context.Context, cfg Config) error {
+	a, err := newAgent(cfg)
+	if err != nil {
+		return err
+	}
+	defer a.walls.close()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	well := false
+	var g run.Group
+	a.serve(&g, a.hands(func() {
+		well = true
+		end()
+	}))
+	if err := g.Run(ctx); err != nil || well {
+		return err
+	}
+	return fault.From(ctx.Err())
 }
 
 func (a *agent) dir() string { return filepath.Join(a.cfg.Data, dirEngine) }
@@ -137,8 +182,11 @@ func (a *agent) hello(ctx context.Context) (agentengine.Hello, error) {
 		return agentengine.Hello{}, err
 	}
 	epoch, err := record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs))
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return agentengine.Hello{
-		Homes: hostengine.Homes{Dir: a.dir()}.List(), Version: a.cfg.Version, MachineID: a.cfg.MachineID, BootID: nodes[0].Status.BootID, Instance: a.instance, Address: a.cfg.Address,
+		Upgrade: a.upgrade,
+		Homes:   hostengine.Homes{Dir: a.dir()}.List(), Version: a.cfg.Version, MachineID: a.cfg.MachineID, BootID: nodes[0].Status.BootID, Instance: a.instance, Address: a.cfg.Address,
 		Now: clock.Real.Now(), Epoch: epoch, Node: nodes[0],
 	}, err
 }

@@ -64,7 +64,7 @@ type Hosts struct {
 // New makes it; it starts nothing.
 func New(cfg Config) *Hosts {
 	h := &Hosts{cfg: cfg}
-	h.Desk = agency.NewDesk(agency.DeskConfig{Keys: cfg.Keys, Targets: h.targets, Version: cfg.Version, Log: cfg.Log, Known: h.known, Join: func(ctx context.Context, w agency.Wish) (agency.Joined, error) {
+	h.Desk = agency.NewDesk(agency.DeskConfig{Keys: cfg.Keys, Targets: h.targets, Version: cfg.Version, Program: handOut, Log: cfg.Log, Known: h.known, Join: func(ctx context.Context, w agency.Wish) (agency.Joined, error) {
 		if j, asked, err := cfg.Ask(ctx, w); asked {
 			return j, err
 		}
@@ -76,7 +76,7 @@ func New(cfg Config) *Hosts {
 // Lead makes the engine of a leadership; give it back at its end.
 func (h *Hosts) Lead(epoch store.Epoch, mint func(engine.Name) string) (e *agentengine.Engine, give func()) {
 	e = agentengine.New(agentengine.Config{
-		Epoch: epoch.Revision, Mint: mint, Joined: h.joined, Expected: h.expected, Settings: h.settings, Homeless: h.homeless, Log: h.cfg.Log, Clock: clock.Real,
+		Epoch: epoch.Revision, Mint: mint, Joined: h.joined, Expected: h.expected, Settings: h.settings, Homeless: h.homeless, Upgraded: h.upgraded, Log: h.cfg.Log, Clock: clock.Real,
 	})
 	h.epoch.Store(&epoch)
 	h.engine.Store(e)

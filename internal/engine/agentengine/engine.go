@@ -11,6 +11,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -30,6 +31,8 @@ type Config struct {
 	Homeless func(ctx context.Context, owners []string) ([]string, error)
 	// Settings are what agents are told beside orders.
 	Settings func() Settings
+	// Upgraded is told how an upgrade of an agent ended; nil: nobody is.
+	Upgraded func(node api.Node, u joined.Upgrade)
 	// Wait is how long everybody that joined may take to attach before the engine is ready without them; 3 s when 0.
 	Wait  time.Duration
 	Log   *slog.Logger
@@ -275,6 +278,7 @@ func (e *Engine) Attend(ctx context.Context, node string, hello Hello, s Stream)
 		_ = v.out.send(s, ctx.Done(), e.cfg.Clock)
 	})
 	wg.Go(func() { e.sweepHomes(ctx, v, hello.Homes) })
+	e.tellUpgrade(node, hello.Upgrade)
 	got := make(chan error, 1)
 	go func() { got <- e.listen(h, v, s) }() // ends with the stream, which the caller ends
 	select {
