@@ -92,7 +92,7 @@ func (a *agent) hands(rehearsed func()) *agentengine.Hand {
 	return agentengine.NewHand(agentengine.HandConfig{
 		Open: a.open, Last: func() (int64, error) { return record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs)) },
 		Hello: a.hello, Admit: a.admit, Forget: func(name engine.Name) { _ = os.Remove(a.tokenFile(name)) }, Learn: a.learn, Settle: a.settle, Erase: a.erase,
-		Upgrade: a.mayUpgrade, Rehearse: rehearsed, Log: a.cfg.Log.With("part", "engine"), Clock: clock.Real,
+		Upgrade: a.mayUpgrade, Measure: measure, Rehearse: rehearsed, Log: a.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 }
 

@@ -33,6 +33,8 @@ type Config struct {
 	Settings func() Settings
 	// Upgraded is told how an upgrade of an agent ended; nil: nobody is.
 	Upgraded func(node api.Node, u joined.Upgrade)
+	// Measured is told how far zones are apart, as their agents found; nil: nobody measures.
+	Measured func(from, to string, m api.MeasuredLatency)
 	// Wait is how long everybody that joined may take to attach before the engine is ready without them; 3 s when 0.
 	Wait  time.Duration
 	Log   *slog.Logger
@@ -60,6 +62,7 @@ type Engine struct {
 	joined map[string]api.Node // by name, as last read
 	hosts  map[string]*host    // by node
 	change chan struct{}       // has one when somebody attached
+	trips  trips               // Run's
 }
 
 // host is a machine that joined.
@@ -108,6 +111,7 @@ func New(cfg Config) *Engine {
 	return &Engine{
 		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: engine.NewBoard(),
 		joined: map[string]api.Node{}, hosts: map[string]*host{}, change: make(chan struct{}, 1),
+		trips: trips{asked: map[pair]time.Time{}},
 	}
 }
 
@@ -164,6 +168,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			told = now
 			e.tellAll(frame(0, kindSettings, now))
 		}
+		e.askTrips(e.cfg.Clock.Now())
 		e.report()
 	}
 }
@@ -405,6 +410,8 @@ func (e *Engine) listen(h *host, v *visit, s Stream) error {
 				return err
 			}
 			v.answer(f.Seq, r.err())
+		case kindTrips:
+			e.tripped(h, f.Body)
 		case kindRefuse:
 			var r refusal
 			if err := read(f, &r); err != nil {

@@ -34,6 +34,7 @@ const (
 	kindWhole = "whole" // everything that the machine's engine knew was said
 	kindDone  = "done"  // answer: with Seq of the order
 	kindBeat  = "beat"  // the time by its clock; from both ends
+	kindTrips = "trips" // []Trip
 )
 
 // The kinds of frames from a server.
@@ -47,6 +48,7 @@ const (
 	kindPoke     = "poke"     // engine.Name
 	kindErase    = "erase"    // id of a task whose checkpoints on the machine's disk are to go
 	kindUpgrade  = "upgrade"  // Program
+	kindProbe    = "probe"    // []Reach
 )
 
 // Beats. Each end says something that often; one that has heard nothing for Silent takes the other to be away.

@@ -32,6 +32,8 @@ type HandConfig struct {
 	Erase func(taskID string) error
 	// Upgrade begins to replace the agent's program; nil: it can't.
 	Upgrade func(Program) error
+	// Measure is how long connections to other machines take; nil: it measures none.
+	Measure func(ctx context.Context, to []Reach) []Trip
 	// Rehearse is told that a server took us and that the machine's engine knows what is there; then the stream ends and no order was obeyed.
 	// nil: this is no rehearsal.
 	Rehearse func()
@@ -338,6 +340,11 @@ func (a *attendance) listen(ctx context.Context, s Stream, heard chan<- struct{}
 			var name engine.Name
 			if p, ok := a.adapter.(engine.Prompted); ok && json.Unmarshal(f.Body, &name) == nil {
 				p.Poke(name)
+			}
+		case kindProbe:
+			var to []Reach
+			if a.h.cfg.Measure != nil && json.Unmarshal(f.Body, &to) == nil {
+				wg.Go(func() { a.tell(frame(0, kindTrips, a.h.cfg.Measure(ctx, to))) })
 			}
 		case kindSettings:
 			var set Settings
