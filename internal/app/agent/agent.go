@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,9 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/joined"
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/agentengine"
@@ -66,9 +70,11 @@ type agent struct {
 	road    string // where gateways reach replicas; "": nobody listens
 	// roadProblem is why nobody does, where somebody should.
 	roadProblem fault.Text
-	upgrade     *joined.Upgrade // the last that was asked for; nil: none
+	unkept      *agentengine.Settings // what the disk had no room for
+	upgrade     *joined.Upgrade       // the last that was asked for; nil: none
 
 	upgrades chan agentengine.Program
+	disk     *diskguard.Guard
 }
 
 // newAgent makes the parts of one, and the folders that they need.
@@ -84,6 +90,7 @@ func newAgent(cfg Config) (*agent, error) {
 	}
 	a.upgrade = lastUpgrade(cfg)
 	a.walls = a.probe()
+	a.disk = a.guard()
 	return a, nil
 }
 
@@ -125,6 +132,7 @@ func Run(ctx context.Context, cfg Config) error {
 	a.serve(&g, a.hands(nil))
 	g.Add("network", a.walls.keep)
 	g.Add("upgrade", a.fetchUpgrade)
+	g.Add("disk", a.disk.Run)
 	cfg.Log.Info("agent", "node", cfg.Member.Node(), "address", cfg.Address, "version", cfg.Version)
 	return g.Run(ctx)
 }
@@ -205,6 +213,10 @@ func (a *agent) inventory(ctx context.Context) ([]api.Node, error) {
 	a.mu.Lock()
 	problem, road := a.problem, a.roadProblem
 	a.mu.Unlock()
+	full := a.disk.State()
+	if full != nil {
+		n.Status.Ready, n.Status.Reason, n.Status.Message = false, full.Reason, fault.Text{EN: full.Message.EN + " " + full.Hint.EN, ZH: full.Message.ZH + full.Hint.ZH}
+	}
 	for _, t := range []fault.Text{why, problem, road} {
 		n.Status.Message = fault.Text{EN: strings.TrimSpace(n.Status.Message.EN + " " + t.EN), ZH: n.Status.Message.ZH + t.ZH}
 	}
@@ -252,25 +264,30 @@ func (a *agent) learn(targets []string) error {
 	return a.writeTargets()
 }
 
-// settle takes what a server says beside orders.
+// settle takes what a server says beside orders. What a full disk does not keep is kept when there is room: the machine is not away for that.
 func (a *agent) settle(s agentengine.Settings) error {
 	a.mu.Lock()
 	same := reflect.DeepEqual(s, a.set)
-	a.set = s
+	a.unkept = nil
 	a.mu.Unlock()
 	if same {
 		return nil
 	}
-	if err := a.learn(s.Targets); err != nil {
-		return err
-	}
 	shared, problem, err := a.sharedStore(s)
-	if err != nil {
-		return err
+	if err == nil {
+		err = a.learn(s.Targets)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.shared, a.problem = shared, problem
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		a.cfg.Log.Warn("what a server said could not be kept; it is when the disk has room", "error", err)
+		a.unkept = &s
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.set, a.shared, a.problem = s, shared, problem
 	return nil
 }
 
@@ -327,8 +344,11 @@ func (a *agent) mostImages(project string) int64 {
 	return a.set.ImageMost[project]
 }
 
-// write makes a private file that appears whole.
+// write makes a private file that appears whole. One that is so already needs no room.
 func write(path string, content []byte) error {
+	if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, content) {
+		return nil
+	}
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/agency"
+	"github.com/fermi-cluster/fermi/internal/store/embedded"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
@@ -146,6 +147,7 @@ func (f *flags) settle() (lock *os.File, err error) {
 	if err := os.MkdirAll(f.data, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "DataFolder", fault.T("The folder %s can't be made.", "无法创建目录 %s。", f.data)).Because(err)
 	}
+	embedded.MakeRoom(f.data)
 	return alone(f.data)
 }
 
