@@ -71,15 +71,14 @@ type agent struct {
 	// roadProblem is why nobody does, where somebody should.
 	roadProblem fault.Text
 	unkept      *agentengine.Settings // what the disk had no room for
-	upgrade     *joined.Upgrade       // the last that was asked for; nil: none
 
-	upgrades chan agentengine.Program
+	upgrades *upgrades
 	disk     *diskguard.Guard
 }
 
 // newAgent makes the parts of one, and the folders that they need.
 func newAgent(cfg Config) (*agent, error) {
-	a := &agent{cfg: cfg, instance: id.Default.Random(16), upgrades: make(chan agentengine.Program, 1)}
+	a := &agent{cfg: cfg, instance: id.Default.Random(16), upgrades: newUpgrades(cfg)}
 	for _, dir := range []string{dirEngine, dirTokens, dirCheckpoints} {
 		if err := os.MkdirAll(filepath.Join(cfg.Data, dir), 0o700); err != nil {
 			return nil, err
@@ -88,23 +87,22 @@ func newAgent(cfg Config) (*agent, error) {
 	if err := a.writeTargets(); err != nil {
 		return nil, err
 	}
-	a.upgrade = lastUpgrade(cfg)
 	a.walls = a.probe()
-	a.disk = a.guard()
+	a.disk = guard(a)
 	return a, nil
 }
 
-// hands are what servers give orders to; rehearsed is for rehearsals alone.
-func (a *agent) hands(rehearsed func()) *agentengine.Hand {
+// handOf is what servers give orders to; rehearsed is for rehearsals alone.
+func handOf(a *agent, rehearsed func()) *agentengine.Hand {
 	return agentengine.NewHand(agentengine.HandConfig{
 		Open: a.open, Last: func() (int64, error) { return record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs)) },
 		Hello: a.hello, Admit: a.admit, Forget: func(name engine.Name) { _ = os.Remove(a.tokenFile(name)) }, Learn: a.learn, Settle: a.settle, Erase: a.erase,
-		Upgrade: a.mayUpgrade, Measure: measure, Rehearse: rehearsed, Log: a.cfg.Log.With("part", "engine"), Clock: clock.Real,
+		Upgrade: a.upgrades.begin, Measure: measure, Rehearse: rehearsed, Log: a.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 }
 
 // serve has servers give orders to hand until ctx ends.
-func (a *agent) serve(g *run.Group, hand *agentengine.Hand) {
+func serve(a *agent, g *run.Group, hand *agentengine.Hand) {
 	begun := make(chan struct{})
 	g.Add("engine", func(ctx context.Context) error { return hand.Run(ctx, func() { close(begun) }) })
 	g.Add("servers", func(ctx context.Context) error {
@@ -124,14 +122,14 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer a.walls.leave(cfg.Log)
-	a.upgrade = ended(a.upgrade)
+	a.upgrades.last = ended(a.upgrades.last)
 	first, home := a.listen(), a.openHome()
 	var g run.Group
 	g.Add("home", func(ctx context.Context) error { return a.callHome(ctx, home) })
 	g.Add("road", func(ctx context.Context) error { return a.forward(ctx, first) })
-	a.serve(&g, a.hands(nil))
+	serve(a, &g, handOf(a, nil))
 	g.Add("network", a.walls.keep)
-	g.Add("upgrade", a.fetchUpgrade)
+	g.Add("upgrade", a.upgrades.run)
 	g.Add("disk", a.disk.Run)
 	cfg.Log.Info("agent", "node", cfg.Member.Node(), "address", cfg.Address, "version", cfg.Version)
 	return g.Run(ctx)
@@ -148,7 +146,7 @@ func Rehearse(ctx context.Context, cfg Config) error {
 	defer end()
 	well := false
 	var g run.Group
-	a.serve(&g, a.hands(func() {
+	serve(a, &g, handOf(a, func() {
 		well = true
 		end()
 	}))
@@ -190,10 +188,8 @@ func (a *agent) hello(ctx context.Context) (agentengine.Hello, error) {
 		return agentengine.Hello{}, err
 	}
 	epoch, err := record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs))
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return agentengine.Hello{
-		Upgrade: a.upgrade,
+		Upgrade: a.upgrades.now(),
 		Homes:   hostengine.Homes{Dir: a.dir()}.List(), Version: a.cfg.Version, MachineID: a.cfg.MachineID, BootID: nodes[0].Status.BootID, Instance: a.instance, Address: a.cfg.Address,
 		Now: clock.Real.Now(), Epoch: epoch, Node: nodes[0],
 	}, err

@@ -13,15 +13,15 @@ import (
 // The disk of an agent is looked after as a server's: who fills it is ended by name, and what was held back lets the end of things be written down. The node
 // takes no new work meanwhile, and says why; it is not away.
 
-func (a *agent) guard() *diskguard.Guard {
+func guard(a *agent) *diskguard.Guard {
 	return diskguard.New(diskguard.Config{
 		Data: a.cfg.Data, Replicas: filepath.Join(a.dir(), "replicas"), Ballast: embedded.BallastOf(a.cfg.Data), Clock: clock.Real, Log: a.cfg.Log.With("part", "disk"),
-		Said: a.sayDisk, Ended: func(context.Context, diskguard.Ended) {}, // its replica says so itself
+		Said: func(bad *fault.Error) { sayDisk(a, bad) }, Ended: func(context.Context, diskguard.Ended) {}, // its replica says so itself
 	})
 }
 
 // sayDisk has the node say how the disk is, and keeps what it had no room for.
-func (a *agent) sayDisk(bad *fault.Error) {
+func sayDisk(a *agent, bad *fault.Error) {
 	a.mu.Lock()
 	unkept, adapter := a.unkept, a.adapter
 	a.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -73,8 +74,28 @@ func keepUpgrade(cfg Config, u joined.Upgrade) error {
 	return write(filepath.Join(cfg.Data, fileUpgrade), raw)
 }
 
-// mayUpgrade begins an upgrade, or says why not.
-func (a *agent) mayUpgrade(p agentengine.Program) error {
+// upgrades are those of this agent. Safe for concurrent use.
+type upgrades struct {
+	cfg    Config
+	wanted chan agentengine.Program
+
+	mu   sync.Mutex
+	last *joined.Upgrade // nil: none was asked for
+}
+
+func newUpgrades(cfg Config) *upgrades {
+	return &upgrades{cfg: cfg, wanted: make(chan agentengine.Program, 1), last: lastUpgrade(cfg)}
+}
+
+// now is how the last one is.
+func (a *upgrades) now() *joined.Upgrade {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
+}
+
+// begin begins an upgrade, or says why not.
+func (a *upgrades) begin(p agentengine.Program) error {
 	if p.Platform != program.Platform {
 		return fault.New(fault.Conflict, "OtherPlatform", fault.T("The machine is %s, and the servers' program is for %s.", "该机器为 %s，而服务器的程序用于 %s。", program.Platform, p.Platform)).
 			WithHint(fault.T("Install the program for this machine by hand, and restart the agent.", "请手动安装适用于该机器的程序，并重启代理。"))
@@ -92,11 +113,11 @@ func (a *agent) mayUpgrade(p agentengine.Program) error {
 	u := joined.Upgrade{ID: p.ID, Version: p.Version, Digest: p.Digest, State: joined.UpgradeFetching, At: clock.Real.Now().UTC()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.upgrade != nil && !a.upgrade.Over() {
+	if a.last != nil && !a.last.Over() {
 		return fault.New(fault.Conflict, "UpgradeRuns", fault.T("An upgrade of this agent is under way.", "该代理正在升级。"))
 	}
-	a.upgrade = &u
-	a.upgrades <- p // has room: one at a time, and its end is the agent's
+	a.last = &u
+	a.wanted <- p // has room: one at a time, and its end is the agent's
 	return nil
 }
 
@@ -109,17 +130,15 @@ func why(err error) fault.Text {
 	return fault.T("%v", "%v", err)
 }
 
-// fetchUpgrade fetches the program that was asked for. It ends the agent, which then is another one or says what was wrong.
-func (a *agent) fetchUpgrade(ctx context.Context) error {
+// run fetches the program that was asked for. It ends the agent, which then is another one or says what was wrong.
+func (a *upgrades) run(ctx context.Context) error {
 	var p agentengine.Program
 	select {
 	case <-ctx.Done():
 		return nil
-	case p = <-a.upgrades:
+	case p = <-a.wanted:
 	}
-	a.mu.Lock()
-	s := &Successor{up: *a.upgrade}
-	a.mu.Unlock()
+	s := &Successor{up: *a.now()}
 	a.cfg.Log.Info("an upgrade was asked for", "version", p.Version, "digest", p.Digest)
 	ctx, cancel := context.WithTimeout(ctx, fetchIn)
 	defer cancel()

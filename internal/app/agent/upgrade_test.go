@@ -87,8 +87,8 @@ func digestOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// upgradable is an agent, of a program that is a file.
-func upgradable(t *testing.T, d *depot) *agent {
+// upgradable is what upgrades an agent, of a program that is a file.
+func upgradable(t *testing.T, d *depot) *upgrades {
 	t.Helper()
 	dir := t.TempDir()
 	m, err := agency.Join(t.Context(), dir, []string{d.address}, agency.Token{Secret: "s", Pin: d.pin}, agency.Wish{Name: "n", Version: "dev"}, nil)
@@ -99,7 +99,7 @@ func upgradable(t *testing.T, d *depot) *agent {
 	if err := os.WriteFile(exe, []byte("old"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &agent{cfg: Config{Member: m, Data: dir, Exe: exe, Log: slog.New(slog.DiscardHandler)}, upgrades: make(chan agentengine.Program, 1)}
+	return newUpgrades(Config{Member: m, Data: dir, Exe: exe, Log: slog.New(slog.DiscardHandler)})
 }
 
 func wanted(text []byte) agentengine.Program {
@@ -113,17 +113,17 @@ func TestUpgradeFetches(t *testing.T) {
 	a := upgradable(t, d)
 	other := wanted(text)
 	other.Platform = "plan9/mips"
-	if err := a.mayUpgrade(other); fault.ReasonOf(err) != "OtherPlatform" {
+	if err := a.begin(other); fault.ReasonOf(err) != "OtherPlatform" {
 		t.Error(err)
 	}
-	if err := a.mayUpgrade(wanted(text)); err != nil {
+	if err := a.begin(wanted(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.mayUpgrade(wanted(text)); fault.ReasonOf(err) != "UpgradeRuns" {
+	if err := a.begin(wanted(text)); fault.ReasonOf(err) != "UpgradeRuns" {
 		t.Error(err)
 	}
 	var s *Successor
-	if err := a.fetchUpgrade(t.Context()); !errors.As(err, &s) || s.up.State != joined.UpgradeTrying {
+	if err := a.run(t.Context()); !errors.As(err, &s) || s.up.State != joined.UpgradeTrying {
 		t.Fatalf("%v %+v", err, s)
 	}
 	if got, err := os.ReadFile(s.next); err != nil || !bytes.Equal(got, text) {
@@ -164,11 +164,11 @@ func TestUpgradeNotFetched(t *testing.T) {
 		a := upgradable(t, d)
 		p := wanted(text)
 		spoil(d, &p)
-		if err := a.mayUpgrade(p); err != nil {
+		if err := a.begin(p); err != nil {
 			t.Fatal(err)
 		}
 		var s *Successor
-		if err := a.fetchUpgrade(t.Context()); !errors.As(err, &s) || s.up.State != joined.UpgradeFailed || s.up.Message.EN == "" || s.next != "" {
+		if err := a.run(t.Context()); !errors.As(err, &s) || s.up.State != joined.UpgradeFailed || s.up.Message.EN == "" || s.next != "" {
 			t.Errorf("%s: %v %+v", what, err, s)
 		}
 	}
@@ -234,7 +234,7 @@ func TestUpgradeOrder(t *testing.T) {
 	}{
 		"new": {joined.UpgradeFetching, ""}, "same": {joined.UpgradeDone, ""}, "old": {"", "AgentTooOldToUpgrade"}, "away": {"", "AgentAway"},
 	} {
-		u, err := e.Upgrade(ctx, name, p)
+		u, err := agentengine.Upgrade(ctx, e, name, p)
 		if fault.ReasonOf(err) != want.reason || err == nil && (u.State != want.state || u.ID != "up-1") {
 			t.Errorf("%s: %+v %v", name, u, err)
 		}

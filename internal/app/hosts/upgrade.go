@@ -35,7 +35,7 @@ func (h *Hosts) Upgrade(ctx context.Context, node string) (joined.Upgrade, error
 	if err != nil {
 		return joined.Upgrade{}, err
 	}
-	return e.Upgrade(ctx, node, agentengine.Program{ID: id.Default.Random(12), Version: h.cfg.Version, Platform: program.Platform, Digest: own.Digest, Size: own.Size})
+	return agentengine.Upgrade(ctx, e, node, agentengine.Program{ID: id.Default.Random(12), Version: h.cfg.Version, Platform: program.Platform, Digest: own.Digest, Size: own.Size})
 }
 
 // upgraded writes down how an upgrade ended.

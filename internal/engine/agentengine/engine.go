@@ -62,7 +62,7 @@ type Engine struct {
 	joined map[string]api.Node // by name, as last read
 	hosts  map[string]*host    // by node
 	change chan struct{}       // has one when somebody attached
-	trips  trips               // Run's
+	trips  *trips
 }
 
 // host is a machine that joined.
@@ -108,11 +108,12 @@ func New(cfg Config) *Engine {
 	if cfg.Settings == nil {
 		cfg.Settings = func() Settings { return Settings{} }
 	}
-	return &Engine{
+	e := &Engine{
 		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: engine.NewBoard(),
 		joined: map[string]api.Node{}, hosts: map[string]*host{}, change: make(chan struct{}, 1),
-		trips: trips{asked: map[pair]time.Time{}},
 	}
+	e.trips = &trips{e: e, asked: map[pair]time.Time{}}
+	return e
 }
 
 var (
@@ -168,7 +169,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			told = now
 			e.tellAll(frame(0, kindSettings, now))
 		}
-		e.askTrips(e.cfg.Clock.Now())
+		e.trips.ask(e.cfg.Clock.Now())
 		e.report()
 	}
 }
@@ -283,7 +284,7 @@ func (e *Engine) Attend(ctx context.Context, node string, hello Hello, s Stream)
 		_ = v.out.send(s, ctx.Done(), e.cfg.Clock)
 	})
 	wg.Go(func() { e.sweepHomes(ctx, v, hello.Homes) })
-	e.tellUpgrade(node, hello.Upgrade)
+	tellUpgrade(e, node, hello.Upgrade)
 	got := make(chan error, 1)
 	go func() { got <- e.listen(h, v, s) }() // ends with the stream, which the caller ends
 	select {
@@ -411,7 +412,7 @@ func (e *Engine) listen(h *host, v *visit, s Stream) error {
 			}
 			v.answer(f.Seq, r.err())
 		case kindTrips:
-			e.tripped(h, f.Body)
+			e.trips.took(h, f.Body)
 		case kindRefuse:
 			var r refusal
 			if err := read(f, &r); err != nil {

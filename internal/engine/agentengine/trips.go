@@ -37,19 +37,21 @@ type Trip struct {
 // pair is two zones, the first by name first.
 type pair struct{ a, b string }
 
-// trips is who measured when.
+// trips is who measured when. Its turns are the engine's Run's.
 type trips struct {
+	e      *Engine
 	looked time.Time
 	asked  map[pair]time.Time
 	turns  int // so that not always the same two measure
 }
 
-// askTrips has agents measure pairs of zones whose time it is.
-func (e *Engine) askTrips(now time.Time) {
-	if e.cfg.Measured == nil || now.Sub(e.trips.looked) < lookTrips {
+// ask has agents measure pairs of zones whose time it is.
+func (t *trips) ask(now time.Time) {
+	e := t.e
+	if e.cfg.Measured == nil || now.Sub(t.looked) < lookTrips {
 		return
 	}
-	e.trips.looked = now
+	t.looked = now
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	zones := map[string][]*host{}
@@ -63,18 +65,18 @@ func (e *Engine) askTrips(now time.Time) {
 	for a := range zones {
 		slices.SortFunc(zones[a], func(x, y *host) int { return cmp.Compare(x.name, y.name) })
 		for b := range zones {
-			if p := (pair{a, b}); a < b && now.Sub(e.trips.asked[p]) >= tripsEvery {
+			if p := (pair{a, b}); a < b && now.Sub(t.asked[p]) >= tripsEvery {
 				due = append(due, p)
 			}
 		}
 	}
 	slices.SortFunc(due, func(x, y pair) int {
-		return cmp.Or(e.trips.asked[x].Compare(e.trips.asked[y]), cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
+		return cmp.Or(t.asked[x].Compare(t.asked[y]), cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
 	})
 	for _, p := range due[:min(len(due), mostTrips)] {
-		e.trips.asked[p] = now
-		e.trips.turns++
-		from, to := zones[p.a][e.trips.turns%len(zones[p.a])], zones[p.b][e.trips.turns%len(zones[p.b])]
+		t.asked[p] = now
+		t.turns++
+		from, to := zones[p.a][t.turns%len(zones[p.a])], zones[p.b][t.turns%len(zones[p.b])]
 		if from.node.Status.BootID != "" && from.node.Status.BootID == to.node.Status.BootID {
 			continue // one machine says nothing of the way between two
 		}
@@ -82,21 +84,22 @@ func (e *Engine) askTrips(now time.Time) {
 	}
 }
 
-// tripped takes what an agent measured.
-func (e *Engine) tripped(h *host, body []byte) {
+// took takes what an agent measured.
+func (t *trips) took(h *host, body []byte) {
+	e := t.e
 	var list []Trip
 	if json.Unmarshal(body, &list) != nil || e.cfg.Measured == nil {
 		return
 	}
-	for _, t := range list[:min(len(list), mostTrips)] {
+	for _, m := range list[:min(len(list), mostTrips)] {
 		e.mu.Lock()
-		from, to := e.joined[h.name], e.joined[t.Node]
+		from, to := e.joined[h.name], e.joined[m.Node]
 		e.mu.Unlock()
-		if t.Samples < leastTrips || t.P50Ms <= 0 || t.P99Ms < t.P50Ms || t.P99Ms > longest || to.Meta.Name == "" || from.Meta.Name == "" || from.Spec.Zone == to.Spec.Zone {
+		if m.Samples < leastTrips || m.P50Ms <= 0 || m.P99Ms < m.P50Ms || m.P99Ms > longest || to.Meta.Name == "" || from.Meta.Name == "" || from.Spec.Zone == to.Spec.Zone {
 			continue
 		}
 		e.cfg.Measured(from.Spec.Zone, to.Spec.Zone, api.MeasuredLatency{
-			P50Ms: t.P50Ms, P99Ms: t.P99Ms, Samples: t.Samples, At: e.cfg.Clock.Now().Round(0).UTC(), FromNode: h.name, ToNode: t.Node,
+			P50Ms: m.P50Ms, P99Ms: m.P99Ms, Samples: m.Samples, At: e.cfg.Clock.Now().Round(0).UTC(), FromNode: h.name, ToNode: m.Node,
 		})
 	}
 }

@@ -15,7 +15,7 @@ const (
 )
 
 // Upgrade has the agent of a node replace its program. What becomes of it is told by the node's status: the agent says so when it attaches again.
-func (e *Engine) Upgrade(ctx context.Context, node string, p Program) (joined.Upgrade, error) {
+func Upgrade(ctx context.Context, e *Engine, node string, p Program) (joined.Upgrade, error) {
 	u := joined.Upgrade{ID: p.ID, Version: p.Version, Digest: p.Digest, State: joined.UpgradeFetching, At: e.cfg.Clock.Now().UTC()}
 	if err := e.waitReady(ctx); err != nil {
 		return u, err
@@ -52,7 +52,7 @@ func (e *Engine) Upgrade(ctx context.Context, node string, p Program) (joined.Up
 }
 
 // tellUpgrade hands on how an upgrade ended that the stored node does not have the end of.
-func (e *Engine) tellUpgrade(node string, u *joined.Upgrade) {
+func tellUpgrade(e *Engine, node string, u *joined.Upgrade) {
 	if e.cfg.Upgraded == nil || u == nil || !u.Over() {
 		return
 	}
