@@ -9,6 +9,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // Upgrading is a Live that upgrades agents.
@@ -38,6 +39,7 @@ func (s *Joins) upgrade(ctx context.Context, c *rest.Call) (*rest.Reply, error) 
 		return nil, err
 	}
 	node := o.(*api.Node)
+	c.Note.Before(node)
 	if err := s.Judge.MayWrite(ctx, c.Who, node); err != nil {
 		return nil, err
 	}
@@ -56,6 +58,12 @@ func (s *Joins) upgrade(ctx context.Context, c *rest.Call) (*rest.Reply, error) 
 	if up.Over() {
 		c.Note.Skip = true
 	} else {
+		next := store.Clone(node)
+		if next.Status.Agent == nil {
+			next.Status.Agent = &joined.AgentStatus{}
+		}
+		next.Status.Agent.Upgrade = &up
+		c.Note.After(next)
 		c.Tell(node, "AgentUpgrade", fault.T("Its agent was asked to upgrade to version %s.", "已请求其代理升级到版本 %s。", up.Version))
 	}
 	return &rest.Reply{Data: up}, nil
