@@ -96,6 +96,10 @@ func Receive(path string, size int64, digest string, fetch func(io.Writer) error
 	if size <= 0 || size > most {
 		return "", fault.New(fault.Invalid, "BadProgram", fault.T("A program of %d bytes is not taken.", "不接受大小为 %d 字节的程序。", size))
 	}
+	old, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
 	next = Next(path)
 	f, err := create(next)
 	if err != nil {
@@ -106,7 +110,7 @@ func Receive(path string, size int64, digest string, fetch func(io.Writer) error
 		err = fault.New(fault.Conflict, "OtherDigest", fault.T("What came is not the program that was promised: its digest differs.", "收到的程序与预期不符：摘要不一致。"))
 	}
 	if err == nil {
-		err = f.Chmod(0o755)
+		err = f.Chmod(old.Mode().Perm() | 0o100)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		_ = os.Remove(next)
