@@ -74,10 +74,11 @@ type agent struct {
 
 	upgrades *upgrades
 	disk     *diskguard.Guard
+	hand     *agentengine.Hand
 }
 
-// newAgent makes the parts of one, and the folders that they need.
-func newAgent(cfg Config) (*agent, error) {
+// newAgent makes the parts of one, and the folders that they need; rehearsed is for rehearsals alone.
+func newAgent(cfg Config, rehearsed func()) (*agent, error) {
 	a := &agent{cfg: cfg, instance: id.Default.Random(16), upgrades: newUpgrades(cfg)}
 	for _, dir := range []string{dirEngine, dirTokens, dirCheckpoints} {
 		if err := os.MkdirAll(filepath.Join(cfg.Data, dir), 0o700); err != nil {
@@ -88,36 +89,44 @@ func newAgent(cfg Config) (*agent, error) {
 		return nil, err
 	}
 	a.walls = a.probe()
-	a.disk = guard(a)
+	a.disk = guard(cfg, func(bad *fault.Error) {
+		a.mu.Lock()
+		unkept, adapter := a.unkept, a.adapter
+		a.mu.Unlock()
+		if bad == nil && unkept != nil {
+			if err := a.settle(*unkept); err != nil {
+				cfg.Log.Warn("what a server said could not be kept", "error", err)
+			}
+		}
+		if e, ok := adapter.(interface{ LookAtNodes() }); ok { // and says so
+			e.LookAtNodes()
+		}
+	})
+	a.hand = agentengine.NewHand(agentengine.HandConfig{
+		Open: a.open, Last: func() (int64, error) { return record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs)) },
+		Hello: a.hello, Admit: a.admit, Forget: func(name engine.Name) { _ = os.Remove(a.tokenFile(name)) }, Learn: a.learn, Settle: a.settle, Erase: a.erase,
+		Upgrade: a.upgrades.begin, Measure: measure, Rehearse: rehearsed, Log: cfg.Log.With("part", "engine"), Clock: clock.Real,
+	})
 	return a, nil
 }
 
-// handOf is what servers give orders to; rehearsed is for rehearsals alone.
-func handOf(a *agent, rehearsed func()) *agentengine.Hand {
-	return agentengine.NewHand(agentengine.HandConfig{
-		Open: a.open, Last: func() (int64, error) { return record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs)) },
-		Hello: a.hello, Admit: a.admit, Forget: func(name engine.Name) { _ = os.Remove(a.tokenFile(name)) }, Learn: a.learn, Settle: a.settle, Erase: a.erase,
-		Upgrade: a.upgrades.begin, Measure: measure, Rehearse: rehearsed, Log: a.cfg.Log.With("part", "engine"), Clock: clock.Real,
-	})
-}
-
-// serve has servers give orders to hand until ctx ends.
-func serve(a *agent, g *run.Group, hand *agentengine.Hand) {
+// attend adds to g what servers give orders to.
+func attend(g *run.Group, a *agent) {
 	begun := make(chan struct{})
-	g.Add("engine", func(ctx context.Context) error { return hand.Run(ctx, func() { close(begun) }) })
+	g.Add("engine", func(ctx context.Context) error { return a.hand.Run(ctx, func() { close(begun) }) })
 	g.Add("servers", func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-begun:
 		}
-		return a.cfg.Member.Run(ctx, hand.Attend)
+		return a.cfg.Member.Run(ctx, a.hand.Attend)
 	})
 }
 
 // Run is an agent until ctx ends, or until it is to be another program: then the error is a *Successor. What it started goes on.
 func Run(ctx context.Context, cfg Config) error {
-	a, err := newAgent(cfg)
+	a, err := newAgent(cfg, nil)
 	if err != nil {
 		return err
 	}
@@ -127,7 +136,7 @@ func Run(ctx context.Context, cfg Config) error {
 	var g run.Group
 	g.Add("home", func(ctx context.Context) error { return a.callHome(ctx, home) })
 	g.Add("road", func(ctx context.Context) error { return a.forward(ctx, first) })
-	serve(a, &g, handOf(a, nil))
+	attend(&g, a)
 	g.Add("network", a.walls.keep)
 	g.Add("upgrade", a.upgrades.run)
 	g.Add("disk", a.disk.Run)
@@ -137,19 +146,19 @@ func Run(ctx context.Context, cfg Config) error {
 
 // Rehearse comes up as Run does until a server has taken this agent and the machine's engine knows what is there; it obeys no order.
 func Rehearse(ctx context.Context, cfg Config) error {
-	a, err := newAgent(cfg)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	well := false
+	a, err := newAgent(cfg, func() {
+		well = true
+		end()
+	})
 	if err != nil {
 		return err
 	}
 	defer a.walls.close()
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	well := false
 	var g run.Group
-	serve(a, &g, handOf(a, func() {
-		well = true
-		end()
-	}))
+	attend(&g, a)
 	if err := g.Run(ctx); err != nil || well {
 		return err
 	}

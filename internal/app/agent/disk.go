@@ -10,32 +10,19 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
 
-// The disk of an agent is looked after as a server's: who fills it is ended by name, and what was held back lets the end of things be written down. The node
-// takes no new work meanwhile, and says why; it is not away.
-
-func guard(a *agent) *diskguard.Guard {
+// guard looks after the disk of an agent as after a server's: who fills it is ended by name, and what was held back lets the end of things be written down.
+// The node takes no new work meanwhile, and says why; it is not away.
+func guard(cfg Config, changed func(bad *fault.Error)) *diskguard.Guard {
 	return diskguard.New(diskguard.Config{
-		Data: a.cfg.Data, Replicas: filepath.Join(a.dir(), "replicas"), Ballast: embedded.BallastOf(a.cfg.Data), Clock: clock.Real, Log: a.cfg.Log.With("part", "disk"),
-		Said: func(bad *fault.Error) { sayDisk(a, bad) }, Ended: func(context.Context, diskguard.Ended) {}, // its replica says so itself
-	})
-}
-
-// sayDisk has the node say how the disk is, and keeps what it had no room for.
-func sayDisk(a *agent, bad *fault.Error) {
-	a.mu.Lock()
-	unkept, adapter := a.unkept, a.adapter
-	a.mu.Unlock()
-	if bad != nil {
-		a.cfg.Log.Error("the disk of this agent is in trouble", "reason", bad.Reason, "error", bad)
-	} else {
-		a.cfg.Log.Info("the disk has room again")
-		if unkept != nil {
-			if err := a.settle(*unkept); err != nil {
-				a.cfg.Log.Warn("what a server said could not be kept", "error", err)
+		Data: cfg.Data, Replicas: filepath.Join(cfg.Data, dirEngine, "replicas"), Ballast: embedded.BallastOf(cfg.Data), Clock: clock.Real, Log: cfg.Log.With("part", "disk"),
+		Said: func(bad *fault.Error) {
+			if bad != nil {
+				cfg.Log.Error("the disk of this agent is in trouble", "reason", bad.Reason, "error", bad)
+			} else {
+				cfg.Log.Info("the disk has room again")
 			}
-		}
-	}
-	if e, ok := adapter.(interface{ LookAtNodes() }); ok {
-		e.LookAtNodes()
-	}
+			changed(bad)
+		},
+		Ended: func(context.Context, diskguard.Ended) {}, // its replica says so itself
+	})
 }

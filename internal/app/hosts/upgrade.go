@@ -38,8 +38,16 @@ func (h *Hosts) Upgrade(ctx context.Context, node string) (joined.Upgrade, error
 	return agentengine.Upgrade(ctx, e, node, agentengine.Program{ID: id.Default.Random(12), Version: h.cfg.Version, Platform: program.Platform, Digest: own.Digest, Size: own.Size})
 }
 
-// upgraded writes down how an upgrade ended.
-func (h *Hosts) upgraded(node api.Node, u joined.Upgrade) {
+// upgraded writes down how an upgrade ended, unless the node says so already.
+func (h *Hosts) upgraded(name string, u joined.Upgrade) {
+	o, err := h.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindNode, Name: name}, 0)
+	if err != nil {
+		return
+	}
+	node := o.(*api.Node)
+	if a := node.Status.Agent; a != nil && a.Upgrade != nil && a.Upgrade.ID == u.ID && a.Upgrade.Over() {
+		return
+	}
 	ev := history.Event{
 		Time: u.At, Kind: api.KindNode, Name: node.Meta.Name, ID: node.Meta.ID, Type: "Normal", Reason: "AgentUpgraded", Dedup: node.Meta.ID + "/upgrade-" + u.ID,
 		Message: fault.T("Its agent runs version %s now.", "其代理已升级到版本 %s。", u.Version),

@@ -31,8 +31,8 @@ type Config struct {
 	Homeless func(ctx context.Context, owners []string) ([]string, error)
 	// Settings are what agents are told beside orders.
 	Settings func() Settings
-	// Upgraded is told how an upgrade of an agent ended; nil: nobody is.
-	Upgraded func(node api.Node, u joined.Upgrade)
+	// Upgraded is told how the last upgrade of an agent ended, whenever that attaches; nil: nobody is.
+	Upgraded func(node string, u joined.Upgrade)
 	// Measured is told how far zones are apart, as their agents found; nil: nobody measures.
 	Measured func(from, to string, m api.MeasuredLatency)
 	// Wait is how long everybody that joined may take to attach before the engine is ready without them; 3 s when 0.
@@ -62,7 +62,6 @@ type Engine struct {
 	joined map[string]api.Node // by name, as last read
 	hosts  map[string]*host    // by node
 	change chan struct{}       // has one when somebody attached
-	trips  *trips
 }
 
 // host is a machine that joined.
@@ -108,12 +107,11 @@ func New(cfg Config) *Engine {
 	if cfg.Settings == nil {
 		cfg.Settings = func() Settings { return Settings{} }
 	}
-	e := &Engine{
+	return &Engine{
 		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: engine.NewBoard(),
 		joined: map[string]api.Node{}, hosts: map[string]*host{}, change: make(chan struct{}, 1),
 	}
-	e.trips = &trips{e: e, asked: map[pair]time.Time{}}
-	return e
+
 }
 
 var (
@@ -154,7 +152,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.report()
 	close(e.ready)
-	told := e.cfg.Settings()
+	told, measure := e.cfg.Settings(), &trips{asked: map[pair]time.Time{}}
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,7 +167,13 @@ func (e *Engine) Run(ctx context.Context) error {
 			told = now
 			e.tellAll(frame(0, kindSettings, now))
 		}
-		e.trips.ask(e.cfg.Clock.Now())
+		if now := e.cfg.Clock.Now(); e.cfg.Measured != nil && measure.time(now) {
+			e.mu.Lock()
+			for name, to := range measure.due(now, stations(e.hosts, e.joined)) {
+				e.hosts[name].now.out.put(frame(0, kindProbe, []Reach{to}))
+			}
+			e.mu.Unlock()
+		}
 		e.report()
 	}
 }
@@ -284,7 +288,9 @@ func (e *Engine) Attend(ctx context.Context, node string, hello Hello, s Stream)
 		_ = v.out.send(s, ctx.Done(), e.cfg.Clock)
 	})
 	wg.Go(func() { e.sweepHomes(ctx, v, hello.Homes) })
-	tellUpgrade(e, node, hello.Upgrade)
+	if u := hello.Upgrade; u != nil && u.Over() && e.cfg.Upgraded != nil {
+		e.cfg.Upgraded(node, *u)
+	}
 	got := make(chan error, 1)
 	go func() { got <- e.listen(h, v, s) }() // ends with the stream, which the caller ends
 	select {
@@ -411,8 +417,13 @@ func (e *Engine) listen(h *host, v *visit, s Stream) error {
 				return err
 			}
 			v.answer(f.Seq, r.err())
-		case kindTrips:
-			e.trips.took(h, f.Body)
+		case kindTrips: // asked for by who wants to know
+			e.mu.Lock()
+			all := readTrips(f.Body, e.joined, h.name, e.cfg.Clock.Now())
+			e.mu.Unlock()
+			for _, t := range all {
+				e.cfg.Measured(t.from, t.to, t.MeasuredLatency)
+			}
 		case kindRefuse:
 			var r refusal
 			if err := read(f, &r); err != nil {

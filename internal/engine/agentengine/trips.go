@@ -37,33 +37,44 @@ type Trip struct {
 // pair is two zones, the first by name first.
 type pair struct{ a, b string }
 
-// trips is who measured when. Its turns are the engine's Run's.
+// trips is who measured when. It is one goroutine's.
 type trips struct {
-	e      *Engine
 	looked time.Time
 	asked  map[pair]time.Time
 	turns  int // so that not always the same two measure
 }
 
-// ask has agents measure pairs of zones whose time it is.
-func (t *trips) ask(now time.Time) {
-	e := t.e
-	if e.cfg.Measured == nil || now.Sub(t.looked) < lookTrips {
-		return
+// time says that it is time to look.
+func (t *trips) time(now time.Time) bool {
+	if now.Sub(t.looked) < lookTrips {
+		return false
 	}
 	t.looked = now
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	zones := map[string][]*host{}
-	for name, h := range e.hosts {
+	return true
+}
+
+// station is a machine that can measure, and be measured.
+type station struct{ name, zone, boot, address string }
+
+// stations are those that are attached now, by zone.
+func stations(hosts map[string]*host, joined map[string]api.Node) map[string][]station {
+	out := map[string][]station{}
+	for name, h := range hosts {
 		if a := h.node.Status.Agent; h.now != nil && h.now.isWhole() && a != nil && a.Forward != "" {
-			zone := e.joined[name].Spec.Zone
-			zones[zone] = append(zones[zone], h)
+			zone := joined[name].Spec.Zone
+			out[zone] = append(out[zone], station{name, zone, h.node.Status.BootID, a.Forward})
 		}
 	}
+	for _, list := range out {
+		slices.SortFunc(list, func(x, y station) int { return cmp.Compare(x.name, y.name) })
+	}
+	return out
+}
+
+// due says who asks whom now, of pairs of zones whose time it is.
+func (t *trips) due(now time.Time, zones map[string][]station) map[string]Reach {
 	var due []pair
 	for a := range zones {
-		slices.SortFunc(zones[a], func(x, y *host) int { return cmp.Compare(x.name, y.name) })
 		for b := range zones {
 			if p := (pair{a, b}); a < b && now.Sub(t.asked[p]) >= tripsEvery {
 				due = append(due, p)
@@ -73,33 +84,42 @@ func (t *trips) ask(now time.Time) {
 	slices.SortFunc(due, func(x, y pair) int {
 		return cmp.Or(t.asked[x].Compare(t.asked[y]), cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
 	})
+	out := map[string]Reach{}
 	for _, p := range due[:min(len(due), mostTrips)] {
-		t.asked[p] = now
 		t.turns++
 		from, to := zones[p.a][t.turns%len(zones[p.a])], zones[p.b][t.turns%len(zones[p.b])]
-		if from.node.Status.BootID != "" && from.node.Status.BootID == to.node.Status.BootID {
-			continue // one machine says nothing of the way between two
+		if _, busy := out[from.name]; busy {
+			continue // the next time
 		}
-		from.now.out.put(frame(0, kindProbe, []Reach{{to.name, to.node.Status.Agent.Forward}}))
+		t.asked[p] = now
+		if from.boot == "" || from.boot != to.boot { // one machine says nothing of the way between two
+			out[from.name] = Reach{to.name, to.address}
+		}
 	}
+	return out
 }
 
-// took takes what an agent measured.
-func (t *trips) took(h *host, body []byte) {
-	e := t.e
+// found is what an agent measured.
+type found struct {
+	from, to string // zones
+	api.MeasuredLatency
+}
+
+// readTrips is what the agent of a node says it measured, without what can't be.
+func readTrips(body []byte, joined map[string]api.Node, node string, now time.Time) (out []found) {
 	var list []Trip
-	if json.Unmarshal(body, &list) != nil || e.cfg.Measured == nil {
-		return
+	if json.Unmarshal(body, &list) != nil {
+		return nil
 	}
-	for _, m := range list[:min(len(list), mostTrips)] {
-		e.mu.Lock()
-		from, to := e.joined[h.name], e.joined[m.Node]
-		e.mu.Unlock()
-		if m.Samples < leastTrips || m.P50Ms <= 0 || m.P99Ms < m.P50Ms || m.P99Ms > longest || to.Meta.Name == "" || from.Meta.Name == "" || from.Spec.Zone == to.Spec.Zone {
+	from, ok := joined[node]
+	for _, t := range list[:min(len(list), mostTrips)] {
+		to, known := joined[t.Node]
+		if !ok || !known || from.Spec.Zone == to.Spec.Zone || t.Samples < leastTrips || t.P50Ms <= 0 || t.P99Ms < t.P50Ms || t.P99Ms > longest {
 			continue
 		}
-		e.cfg.Measured(from.Spec.Zone, to.Spec.Zone, api.MeasuredLatency{
-			P50Ms: m.P50Ms, P99Ms: m.P99Ms, Samples: m.Samples, At: e.cfg.Clock.Now().Round(0).UTC(), FromNode: h.name, ToNode: m.Node,
-		})
+		out = append(out, found{from.Spec.Zone, to.Spec.Zone, api.MeasuredLatency{
+			P50Ms: t.P50Ms, P99Ms: t.P99Ms, Samples: t.Samples, At: now.Round(0).UTC(), FromNode: node, ToNode: t.Node,
+		}})
 	}
+	return out
 }

@@ -50,17 +50,3 @@ func Upgrade(ctx context.Context, e *Engine, node string, p Program) (joined.Upg
 	ring(e.change)
 	return u, nil
 }
-
-// tellUpgrade hands on how an upgrade ended that the stored node does not have the end of.
-func tellUpgrade(e *Engine, node string, u *joined.Upgrade) {
-	if e.cfg.Upgraded == nil || u == nil || !u.Over() {
-		return
-	}
-	e.mu.Lock()
-	kept, ok := e.joined[node]
-	e.mu.Unlock()
-	if a := kept.Status.Agent; !ok || a != nil && a.Upgrade != nil && a.Upgrade.ID == u.ID && a.Upgrade.Over() {
-		return
-	}
-	e.cfg.Upgraded(kept, *u)
-}
