@@ -14,7 +14,6 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/test/harness"
-	"github.com/fermi-cluster/fermi/test/hosts/world"
 )
 
 // older puts a program on a host that does what the servers' does and is another file, and has its agent be that.
@@ -136,9 +135,9 @@ func TestUpgradeTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "the new program is tried", state(joined.UpgradeTrying))
-	h.Cut(world.Both)
+	l.w.Host("a1").Freeze() // the server; a machine that is cut off would lose its tasks
 	harness.Eventually(t, "it is given up", state(joined.UpgradeFailed))
-	h.Heal()
+	l.w.Host("a1").Thaw()
 	node := l.until("a2", "back", func(n *api.Node) bool {
 		return n.Status.Ready && n.Status.Agent != nil && n.Status.Agent.Upgrade != nil && n.Status.Agent.Upgrade.Over()
 	})

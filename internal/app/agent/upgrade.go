@@ -28,7 +28,7 @@ const (
 	fileUpgrade  = "upgrade.json"
 	flagRehearse = "rehearse"
 	fetchIn      = 20 * time.Minute
-	rehearseIn   = 45 * time.Second
+	rehearseIn   = 20 * time.Second
 )
 
 // Successor says that the agent is to be another program, or that it did not get it.

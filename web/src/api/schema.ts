@@ -3437,6 +3437,8 @@ export interface components {
             status?: components["schemas"]["BookingStatus"];
         };
         BookingSpec: {
+            /** @description So many accelerators, of those nodes or of any: the nodes are chosen when it is written, and are then in nodes. */
+            devices?: components["schemas"]["Devices"];
             /**
              * Format: date-time
              * @description When it begins; now when absent.
@@ -4016,6 +4018,15 @@ export interface components {
             /** @description What was wrong. */
             message?: components["schemas"]["Text"];
             passed: boolean;
+        };
+        Devices: {
+            /**
+             * Format: int64
+             * @description How many; whole nodes that have so many are chosen, close to each other.
+             */
+            count: number;
+            /** @description Of this type, as A100; any when absent. */
+            type?: string;
         };
         Distributed: {
             enabled?: boolean;
