@@ -1,4 +1,16 @@
-import { Badge, Button, Group, Modal, MultiSelect, NumberInput, Select, Stack, Table, Text, TextInput } from "@mantine/core";
+import {
+  Badge,
+  Button,
+  Group,
+  Modal,
+  MultiSelect,
+  NumberInput,
+  Select,
+  Stack,
+  Table,
+  Text,
+  TextInput,
+} from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { type FormEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -177,7 +189,11 @@ function Book({ zones }: { zones: readonly Zone[] }) {
               {t("bookings.rule")}
             </Text>
             {book.error && <Failure error={book.error} />}
-            <Button type="submit" loading={book.isPending} disabled={(form.zone === "" && count === "") || form.to === ""}>
+            <Button
+              type="submit"
+              loading={book.isPending}
+              disabled={(form.zone === "" && count === "") || form.to === ""}
+            >
               {t("bookings.make")}
             </Button>
           </Stack>
