@@ -305,6 +305,7 @@ func (p *part) assemble() (err error) {
 	p.lend = lend.NewDesk(p.assets, lending.Book{Work: p.others.workByID, Project: p.store.Get, Current: p.others.current}.Names)
 	p.hosts = hosts.New(hosts.Config{
 		Store: p.store, Events: p.history, Keys: p.keys.Tokens.Keys, Targets: remoteFile(cfg), Shared: cfg.Checkpoints, Version: cfg.Version, Log: cfg.Log.With("part", "agents"), Ask: p.live.askJoin,
+		Measured: func(from, to string, m api.MeasuredLatency) { p.zones.Measured(from, to, m) },
 	})
 	p.live.hub, p.live.hosts, told.hosts = p.hub, p.hosts, p.hosts
 	if err := p.others.open(p.hub, p.keys.Tokens.Keys); err != nil {

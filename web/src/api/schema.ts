@@ -1528,6 +1528,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/upgrade": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have the agent of a machine that joined replace its program by the servers' own. What runs there is not touched; what becomes of it is in status.agent.upgrade, under the id of the answer. */
+        post: operations["upgradeNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -3231,6 +3248,8 @@ export interface components {
             address?: string;
             /** @description Where gateways reach the replicas of services on it: host:port; none while nobody listens there. */
             forward?: string;
+            /** @description The last upgrade that was asked for; absent: none was. */
+            upgrade?: components["schemas"]["Upgrade"];
             version?: string;
         };
         Archive: {
@@ -3418,6 +3437,8 @@ export interface components {
             status?: components["schemas"]["BookingStatus"];
         };
         BookingSpec: {
+            /** @description So many accelerators, of those nodes or of any: the nodes are chosen when it is written, and are then in nodes. */
+            devices?: components["schemas"]["Devices"];
             /**
              * Format: date-time
              * @description When it begins; now when absent.
@@ -4006,6 +4027,15 @@ export interface components {
             /** @description What was wrong. */
             message?: components["schemas"]["Text"];
             passed: boolean;
+        };
+        Devices: {
+            /**
+             * Format: int64
+             * @description How many; whole nodes that have so many are chosen, close to each other.
+             */
+            count: number;
+            /** @description Of this type, as A100; any when absent. */
+            type?: string;
         };
         Distributed: {
             enabled?: boolean;
@@ -7777,6 +7807,23 @@ export interface components {
             use?: components["schemas"]["Use"];
             /** @description Where it runs or ran. */
             zones?: string[] | null;
+        };
+        Upgrade: {
+            /**
+             * Format: date-time
+             * @description When it came to this state, by the machine's clock.
+             */
+            at: string;
+            /** @description SHA-256 of the servers' program. */
+            digest: string;
+            /** @description Of this asking. */
+            id: string;
+            /** @description Why it failed. */
+            message?: components["schemas"]["Text"];
+            /** @description fetching, trying, done, or failed (the agent goes on with the program that it had). */
+            state: string;
+            /** @description Of the servers' program. */
+            version: string;
         };
         Upload: {
             /**
@@ -13858,6 +13905,47 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    upgradeNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Upgrade"];
                         /** @description For people. */
                         message: string;
                     };
