@@ -478,6 +478,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	if err != nil {
 		return err
 	}
+	p.live.grows.Store(grows)
 	defer p.engine.Take(eng)()
 	feed := engine.NewFeed()
 	defer feed.Close()

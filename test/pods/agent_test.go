@@ -133,7 +133,7 @@ func TestAgentWatch(t *testing.T) {
 	}
 	stop := start()
 	defer func() { stop() }()
-	says(corev1.ConditionFalse, "1 cards are well.")
+	says(corev1.ConditionFalse, "1 card is well.")
 	harness.Eventually(t, "metrics have the names of NVIDIA's exporter", func() bool {
 		answer, err := http.Get("http://" + listen + "/metrics")
 		if err != nil {
@@ -170,7 +170,7 @@ func TestAgentWatch(t *testing.T) {
 	})
 	says(corev1.ConditionTrue, "its memory has had errors")
 	w.s.Must(t, "PATCH", "/api/v1/nodes/"+node, kubetest.Object{"metadata": kubetest.Object{"annotations": kubetest.Object{"fermi.io/mended": time.Now().UTC().Add(time.Second).Format(time.RFC3339)}}}, nil)
-	says(corev1.ConditionFalse, "1 cards are well.")
+	says(corev1.ConditionFalse, "1 card is well.")
 	w.nodeReady(true)
 	w.must("train", "stop", "moves")
 	w.phase("moves", api.PhaseStopped)

@@ -140,7 +140,7 @@ func TestHandedOver(t *testing.T) {
 			w := up(t, "--pods-gangs", "k1="+k.name+":research")
 			w.onlyPods()
 			k.allow(w)
-			w.must("train", "run", "-d", "--name", "gang", "--zone", "k1", "--replicas", "2", "--gpus", "3", "--cpu", "2", "--memory", "1Gi", "--", "sleep", "3600")
+			w.must("train", "run", "-d", "--name", "gang", "--zone", "k1", "--replicas", "2", "--gpus", "3", "--cpu", "2", "--memory", "1Gi", "--restarts", "3", "--", "sleep", "3600")
 			harness.Eventually(t, "the task says what it waits for", func() bool { return strings.Contains(w.must("events", "task", "gang"), "WaitsForQueue") })
 			if out := w.must("events", "task", "gang"); strings.Contains(out, "ClusterPermission") {
 				t.Fatal(out)
@@ -166,6 +166,15 @@ func TestHandedOver(t *testing.T) {
 					t.Errorf("%s: %v %s on %s", p.Name, p.Annotations, p.Spec.SchedulerName, p.Spec.NodeName)
 				}
 			}
+			w.s.Must(t, "DELETE", "/api/v1/namespaces/"+w.namespace+"/pods/"+w.pods()[0].Name, kubetest.Object{"gracePeriodSeconds": 1}, nil)
+			harness.Eventually(t, "it runs again in its place, which is not asked for anew", func() bool {
+				now := harness.Task(t, w.cl, "gang")
+				return now.Status.Phase == api.PhaseRunning && now.Status.Attempt > first.Status.Attempt
+			})
+			if list := k.objects(w); len(list) != 1 || list[0].Metadata.Name != one.Metadata.Name {
+				t.Errorf("%+v", list)
+			}
+			first = harness.Task(t, w.cl, "gang")
 			if k.evicted != nil {
 				k.say(w, one.Metadata.Name, k.evicted)
 				var next handed
@@ -181,7 +190,7 @@ func TestHandedOver(t *testing.T) {
 				k.say(w, next.Metadata.Name, k.admitted)
 				harness.Eventually(t, "it runs again", func() bool {
 					now := harness.Task(t, w.cl, "gang")
-					return now.Status.Phase == api.PhaseRunning && now.Status.Attempt > first.Status.Attempt && len(now.Status.Restarts) == 0
+					return now.Status.Phase == api.PhaseRunning && now.Status.Attempt > first.Status.Attempt && len(now.Status.Restarts) == len(first.Status.Restarts)
 				})
 				if out := w.must("events", "task", "gang"); !strings.Contains(out, "wants the share of queue research back") {
 					t.Error(out)

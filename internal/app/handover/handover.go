@@ -40,7 +40,7 @@ func (d *Desk) Open(clusters map[string]*kubeengine.Cluster, settings []string) 
 	for _, text := range settings {
 		zone, keeper, queue, _ := conf.ParseGangs(text)
 		if c := clusters[zone]; c != nil {
-			d.Zones[zone] = &kubeengine.Gangs{Cluster: c, Keeper: kubeengine.Keeper(keeper), Queue: queue, Of: d.gang}
+			d.Zones[zone] = &kubeengine.Gangs{Cluster: c, Keeper: kubeengine.Keeper(keeper), Queue: queue, Since: d.since, Of: d.gang}
 			c.Gangs = d.Zones[zone]
 		}
 	}
@@ -69,14 +69,28 @@ func (d *Desk) gang(ctx context.Context, r engine.Replica) (kubeengine.Gang, err
 		return kubeengine.Gang{}, err
 	}
 	if p == nil {
-		return kubeengine.Gang{}, fault.New(fault.Unavailable, "NotYet", fault.T("Its place is not known here yet.", "尚不知其调度位置。"))
+		return kubeengine.Gang{}, errNoPlace
 	}
 	nodes, err := d.nodes(ctx, r.Zone)
 	if err != nil {
 		return kubeengine.Gang{}, err
 	}
 	w := work.Workload()
-	return gangOf(&w, p, r.Attempt, nodes), nil
+	return gangOf(&w, p, nodes), nil
+}
+
+var errNoPlace = fault.New(fault.Unavailable, "NotYet", fault.T("Its place is not known here yet.", "尚不知其调度位置。"))
+
+// since is the first attempt in the place of a replica.
+func (d *Desk) since(ctx context.Context, r engine.Replica) (int, error) {
+	p, err := d.place(ctx, r.Project, r.TaskID)
+	if err != nil {
+		return 0, err
+	}
+	if p == nil {
+		return 0, errNoPlace
+	}
+	return p.Spec.Attempt, nil
 }
 
 // nodes are those of a zone, by number.
@@ -96,8 +110,8 @@ func (d *Desk) nodes(ctx context.Context, zone string) (map[uint32]*api.Node, er
 }
 
 // gangOf is the part of a gang that stands on these nodes: a set for each role, at what one of its replicas has.
-func gangOf(w *api.Workload, p *api.Placement, attempt int, nodes map[uint32]*api.Node) kubeengine.Gang {
-	out := kubeengine.Gang{TaskID: w.Meta.ID, Task: w.Meta.Name, Owner: w.Meta.Owner, Attempt: attempt, Priority: w.Priority}
+func gangOf(w *api.Workload, p *api.Placement, nodes map[uint32]*api.Node) kubeengine.Gang {
+	out := kubeengine.Gang{TaskID: w.Meta.ID, Task: w.Meta.Name, Owner: w.Meta.Owner, Since: p.Spec.Attempt, Priority: w.Priority}
 	for _, a := range p.Spec.Roles {
 		set := kubeengine.GangSet{Role: a.Role}
 		if role := w.Role(a.Role); role != nil {
@@ -148,7 +162,7 @@ func (d *Desk) Run(ctx context.Context, epoch store.Epoch, wake func(id string))
 }
 
 func (d *Desk) sweep(ctx context.Context, epoch store.Epoch, g *kubeengine.Gangs, wake func(id string)) error {
-	stands := func(id string, attempt int) bool {
+	stands := func(id string, since int) bool {
 		work, err := d.Work(ctx, id)
 		if fault.Is(err, fault.NotFound) {
 			return false
@@ -156,9 +170,8 @@ func (d *Desk) sweep(ctx context.Context, epoch store.Epoch, g *kubeengine.Gangs
 		if err != nil {
 			return true // what is not known is not over
 		}
-		w := work.Workload()
-		p, err := d.place(ctx, w.Meta.Project, id)
-		return err != nil || p != nil && attempt >= w.Attempt
+		p, err := d.place(ctx, work.GetMeta().Project, id)
+		return err != nil || p != nil && p.Spec.Attempt == since
 	}
 	return g.Sweep(ctx, stands, wake, func(id, why string) {
 		if err := d.leave(ctx, epoch, id, g, why); err != nil && fault.ReasonOf(err) != "Stale" {

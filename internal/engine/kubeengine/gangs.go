@@ -38,6 +38,8 @@ type Gangs struct {
 	Cluster *Cluster
 	Keeper  Keeper
 	Queue   string
+	// Since is the first attempt that may use the place of a replica: attempts in one place are one gang to the keeper.
+	Since func(context.Context, engine.Replica) (int, error)
 	// Of is the gang of a replica that is about to start.
 	Of func(context.Context, engine.Replica) (Gang, error)
 
@@ -49,7 +51,7 @@ type Gangs struct {
 // Gang is what of some work stands in a cluster together.
 type Gang struct {
 	TaskID, Task, Owner string
-	Attempt, Priority   int
+	Since, Priority     int // Since is the first attempt in its place
 	Sets                []GangSet
 }
 
@@ -76,12 +78,16 @@ func (k Keeper) resource() (group, plural, kind string) {
 	return "scheduling.volcano.sh", "podgroups", "PodGroup"
 }
 
-// nameOf is the object's name of an attempt.
-func nameOf(taskID string, attempt int) string { return podName(fmt.Sprintf("%s-%d", taskID, attempt)) }
+// nameOf is the object's name, of the first attempt in a place.
+func nameOf(taskID string, since int) string { return podName(fmt.Sprintf("%s-%d", taskID, since)) }
 
 // admit hands the gang of a replica over, and returns once it was let in. Fault Unavailable: it waits; ask again.
 func (g *Gangs) admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error {
-	name := nameOf(r.TaskID, r.Attempt)
+	since, err := g.Since(ctx, r)
+	if err != nil {
+		return err
+	}
+	name := nameOf(r.TaskID, since)
 	if g.Keeper == Volcano {
 		pod.Annotations[noteGroup], pod.Spec.SchedulerName = name, volcanoes
 	}
@@ -201,7 +207,7 @@ func (g *Gangs) hand(ctx context.Context, name string, gang Gang) (*handed, erro
 	err = g.Cluster.raw(ctx, "POST", at, map[string]any{
 		"apiVersion": group + "/" + g.version, "kind": kind, "spec": spec,
 		"metadata": map[string]any{
-			"name": name, "labels": map[string]string{labelManaged: managed, labelZone: g.Cluster.Zone, labelTask: label(gang.TaskID), labelAttempt: strconv.Itoa(gang.Attempt)},
+			"name": name, "labels": map[string]string{labelManaged: managed, labelZone: g.Cluster.Zone, labelTask: label(gang.TaskID), labelAttempt: strconv.Itoa(gang.Since)},
 			"annotations": map[string]string{noteTask: gang.Task, noteOwner: gang.Owner},
 		},
 	}, made)
@@ -260,7 +266,7 @@ func (g *Gang) spec(keeper Keeper, queue string) (map[string]any, error) {
 
 // Sweep deletes the objects of gangs that are over, and tells of those that were let in since they waited, and of those that the keeper wants out: it took back what it
 // had let in.
-func (g *Gangs) Sweep(ctx context.Context, stands func(taskID string, attempt int) bool, in func(taskID string), out func(taskID, why string)) error {
+func (g *Gangs) Sweep(ctx context.Context, stands func(taskID string, since int) bool, in func(taskID string), out func(taskID, why string)) error {
 	at, err := g.path(ctx)
 	if err != nil {
 		return err
@@ -275,8 +281,8 @@ func (g *Gangs) Sweep(ctx context.Context, stands func(taskID string, attempt in
 	for i := range list.Items {
 		h := &list.Items[i]
 		taskID := h.Metadata.Labels[labelTask]
-		attempt, _ := strconv.Atoi(h.Metadata.Labels[labelAttempt])
-		if !stands(taskID, attempt) {
+		since, _ := strconv.Atoi(h.Metadata.Labels[labelAttempt])
+		if !stands(taskID, since) {
 			g.forget(h.Metadata.Name)
 			err := g.Cluster.raw(ctx, "DELETE", at+"/"+h.Metadata.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &h.Metadata.UID}}, nil)
 			if err != nil && !gone(err) && !conflict(err) {

@@ -12,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/health"
 )
 
@@ -120,7 +121,7 @@ func (b *book) judge(readings map[int]*card.DeviceReading, now time.Time) word {
 	case len(b.cards) == 0:
 		return word{false, reasonNobody, "nvidia-smi names no card here."}
 	}
-	return word{false, reasonWell, fmt.Sprintf("%d cards are well.", len(b.cards))}
+	return word{false, reasonWell, fault.T("%d [card is|cards are] well.", "%d 张加速卡正常。", len(b.cards)).EN}
 }
 
 // settle notes where counters stand that grow for ever: what is there at the first reading is no news, and after an operator mended the node nothing is.
