@@ -95,6 +95,7 @@ func Run(ctx context.Context, cfg Config) error {
 	// The cores are the training's. With more than one of them, Go keeps waking threads to look for work.
 	cores.Have(max(1, runtime.NumCPU()/16))
 	_, _ = cores.Nice(0), cgroup.NotFirst() // the server that started us may go before others
+	_, _ = process.OwnNice()
 	// Descriptors that our maker forgot to close are none of the user's business.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if cfg.Clock == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
@@ -195,6 +196,11 @@ func (r *replica) launch() *launched {
 	cmd.ExtraFiles = []*os.File{read}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	if os.Geteuid() == 0 { // as a server, which goes before others
+		if err := cores.Nice(-5); err != nil {
+			r.w.t.Fatal(err)
+		}
+	}
 	if err := cmd.Start(); err != nil {
 		r.w.t.Fatal(err)
 	}

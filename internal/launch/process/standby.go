@@ -202,9 +202,9 @@ func niceOf(pid int) (int, error) {
 	return 20 - raw, err
 }
 
-// OwnNice is what our children have by rights. It is asked before any thread of ours is lowered, the first of
-// them perhaps, by which the kernel would answer for the process.
-var OwnNice, ErrOwnNice = niceOf(os.Getpid())
+// OwnNice is what our children have by rights: that of our process when it was first asked, which is after we gave up what our maker has above others, and
+// before any thread of ours is lowered, the first of them perhaps, by which the kernel would answer for the process.
+var OwnNice = sync.OnceValues(func() (int, error) { return niceOf(os.Getpid()) })
 
 // standbyWord is what a standby says; exactly one is set.
 type standbyWord struct {
@@ -254,9 +254,12 @@ func (s *standby) hear(interpreter int, lowered bool) {
 			return
 		default:
 			ready = true
-			if lowered && (ErrOwnNice != nil || unix.Setpriority(unix.PRIO_PROCESS, interpreter, OwnNice) != nil) {
-				s.log.Warn("the standby can't be raised again; it is not used")
-				return
+			if lowered {
+				own, err := OwnNice()
+				if err = errors.Join(err, unix.Setpriority(unix.PRIO_PROCESS, interpreter, own)); err != nil {
+					s.log.Warn("the standby can't be raised again; it is not used", "error", err)
+					return
+				}
 			}
 			s.log.Info("standby ready")
 			close(s.ready)
