@@ -20,7 +20,7 @@ func (w *world) tellSaves() {
 }
 
 // move lets a job go on at its second place; it saves before it leaves.
-func (w *world) move(l *life, e sched.Eviction) {
+func (l *life) move(w *world, e sched.Eviction) {
 	w.settle(l, !e.AskCheckpoint)
 	w.leave(l)
 	if err := w.planner.Moved(l.job.Task, e.To); err != nil {

@@ -292,7 +292,7 @@ func (w *world) plan() {
 			switch l := w.jobs[e.ID]; {
 			case l == nil || l.at == nil:
 			case e.To != nil:
-				w.move(l, e)
+				l.move(w, e)
 			default:
 				w.stat.Evictions++
 				w.unplace(l, !e.AskCheckpoint)
