@@ -119,9 +119,10 @@ func TestWhoComesGoesBeforeASweepThatIsDue(t *testing.T) {
 
 // TestASearchGoesOnInASmallerCluster: nodes are taken away while victims are looked for in parts.
 func TestASearchGoesOnInASmallerCluster(t *testing.T) {
-	s := newStage(t, 5000, 1)
-	for i := range 5000 {
-		w := s.task(fmt.Sprintf("r%04d", i), 1, 1, 1)
+	const nodes = 12_000
+	s := newStage(t, nodes, 1)
+	for i := range nodes {
+		w := s.task(fmt.Sprintf("r%05d", i), 1, 1, 1)
 		w.Preemptible = i == 7
 		s.stands(w, uint32(i+1))
 	}
@@ -131,8 +132,8 @@ func TestASearchGoesOnInASmallerCluster(t *testing.T) {
 	if !s.plan().More {
 		t.Fatal("all of it was searched at once")
 	}
-	for i := 1000; i < 5000; i++ {
-		id := fmt.Sprintf("r%04d", i)
+	for i := 1000; i < nodes; i++ {
+		id := fmt.Sprintf("r%05d", i)
 		s.c.Release(id)
 		s.q.Stop(s.now, id, true)
 		if err := s.c.RemoveNode(uint32(i + 1)); err != nil {
