@@ -94,10 +94,12 @@ func (k *known) flows(id string, h *hold, came bool) {
 	}
 	for i := range h.at {
 		n := &h.roles[i].Need
-		if devices := int64(min(len(h.at[i]), mostSeen)) * int64(n.Devices) * int64(n.Part()); came {
-			k.demand.Take(devices)
-		} else {
-			k.demand.Leave(devices)
+		for range min(len(h.at[i]), mostSeen) {
+			if devices := int64(n.Devices) * int64(n.Part()); came {
+				k.demand.Take(devices)
+			} else {
+				k.demand.Leave(devices)
+			}
 		}
 	}
 }
