@@ -73,7 +73,7 @@ func (k *known) begin(c *Cluster) {
 func (k *known) lay(t *tree) {
 	l := room.Layout{Room: func(at int32) *pack.Room { return &t.nodes[at].room }}
 	for level := range levels {
-		l.Of, l.Domains = append(l.Of, t.of[level]), append(l.Domains, len(t.levels[level]))
+		l.Of, l.Domains = append(l.Of, t.Of[level]), append(l.Domains, len(t.Levels[level]))
 	}
 	k.Lay(l)
 }
