@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/bench/openb"
 	"github.com/fermi-cluster/fermi/sched"
@@ -127,9 +125,9 @@ func (cs backlogCase) run(r *report) error {
 		}
 	}
 	plan := func() (sched.Result, time.Duration) {
-		begin := processor(unix.RUSAGE_THREAD)
+		begin := threadTime()
 		res := sched.Plan(now, c, q, sched.Policy{})
-		return res, time.Duration((processor(unix.RUSAGE_THREAD) - begin) * float64(time.Second))
+		return res, threadTime() - begin
 	}
 	begin := time.Now()
 	for q.Len() < cs.waiting {

@@ -93,6 +93,61 @@ func TestWhoComesGoesBeforeASweep(t *testing.T) {
 	t.Error("whoever comes keeps the others waiting for ever")
 }
 
+// TestWhoComesGoesBeforeASweepThatIsDue: nothing was freed, but it is time to look at all who wait again; one that
+// comes then and fits starts before that.
+func TestWhoComesGoesBeforeASweepThatIsDue(t *testing.T) {
+	s := newStage(t, 1, 8)
+	s.p.NoPreemption = true
+	s.q.Add(s.task("a", 1, 1, 7))
+	s.starts("a")
+	for i := range 100 {
+		w := s.task(fmt.Sprintf("b%02d", i), 1, 1, 2)
+		w.Roles[0].Need.CPU = api.MilliCPU(1 + i)
+		s.q.Add(w)
+	}
+	for s.plan().More {
+	}
+	s.now = s.now.Add(time.Hour)
+	s.q.Add(s.task("c", 9, 1, 1))
+	if !s.starts("c").More {
+		t.Error("all who wait were looked at first")
+	}
+	if s.plan().More {
+		t.Error("the next turn does not come to all")
+	}
+}
+
+// TestASearchGoesOnInASmallerCluster: nodes are taken away while victims are looked for in parts.
+func TestASearchGoesOnInASmallerCluster(t *testing.T) {
+	const nodes = 12_000
+	s := newStage(t, nodes, 1)
+	for i := range nodes {
+		w := s.task(fmt.Sprintf("r%05d", i), 1, 1, 1)
+		w.Preemptible = i == 7
+		s.stands(w, uint32(i+1))
+	}
+	x := s.task("x", 5, 1, 1)
+	x.Avoid = []uint32{8}
+	s.q.Add(x)
+	if !s.plan().More {
+		t.Fatal("all of it was searched at once")
+	}
+	for i := 1000; i < nodes; i++ {
+		id := fmt.Sprintf("r%05d", i)
+		s.c.Release(id)
+		s.q.Stop(s.now, id, true)
+		if err := s.c.RemoveNode(uint32(i + 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		if res := s.plan(); len(res.Evictions)+len(res.Decisions) > 0 {
+			t.Fatalf("%+v", res)
+		}
+		s.now = s.now.Add(time.Hour)
+	}
+}
+
 // TestVictimsAreLookedForInParts: in a large cluster a search for victims goes on where it ended, and finds
 // the only one there is.
 func TestVictimsAreLookedForInParts(t *testing.T) {
@@ -101,11 +156,7 @@ func TestVictimsAreLookedForInParts(t *testing.T) {
 	for i := range nodes {
 		w := s.task(fmt.Sprintf("r%04d", i), 1, 1, 1)
 		w.Preemptible = i == nodes-7
-		at := sched.Assignment{{api.Slot{Node: uint32(i + 1), Devices: 1}}}
-		if err := s.c.Hold(w.ID, w.Roles, at); err != nil {
-			t.Fatal(err)
-		}
-		s.q.Run(s.now, s.c, w, at, s.now)
+		s.stands(w, uint32(i+1))
 	}
 	s.q.Add(s.task("x", 5, 1, 1))
 	for turns := 0; ; turns++ {
@@ -120,4 +171,14 @@ func TestVictimsAreLookedForInParts(t *testing.T) {
 			t.Fatal("nobody is asked to go, turns:", turns)
 		}
 	}
+}
+
+// stands lets a workload run on the first device of a node.
+func (s *stage) stands(w *sched.Workload, node uint32) {
+	s.t.Helper()
+	at := sched.Assignment{{api.Slot{Node: node, Devices: 1}}}
+	if err := s.c.Hold(w.ID, w.Roles, at); err != nil {
+		s.t.Fatal(err)
+	}
+	s.q.Run(s.now, s.c, w, at, s.now)
 }

@@ -31,7 +31,7 @@ func (c *Cluster) emptyZones(k room.Key) []int64 {
 	sums := make([]int64, len(t.zones)+1)
 	for at, n := range t.nodes {
 		fits := n.bare(&k, true)
-		sums[t.of[zonal][at]] += int64(fits)
+		sums[t.Of[zonal][at]] += int64(fits)
 		sums[len(t.zones)] += int64(fits)
 	}
 	c.bounds.holds[k] = sums

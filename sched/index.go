@@ -73,7 +73,7 @@ func (k *known) begin(c *Cluster) {
 func (k *known) lay(t *tree) {
 	l := room.Layout{Room: func(at int32) *pack.Room { return &t.nodes[at].room }}
 	for level := range levels {
-		l.Of, l.Domains = append(l.Of, t.of[level]), append(l.Domains, len(t.levels[level]))
+		l.Of, l.Domains = append(l.Of, t.Of[level]), append(l.Domains, len(t.Levels[level]))
 	}
 	k.Lay(l)
 }
@@ -94,10 +94,12 @@ func (k *known) flows(id string, h *hold, came bool) {
 	}
 	for i := range h.at {
 		n := &h.roles[i].Need
-		if devices := int64(min(len(h.at[i]), mostSeen)) * int64(n.Devices) * int64(n.Part()); came {
-			k.demand.Take(devices)
-		} else {
-			k.demand.Leave(devices)
+		for range min(len(h.at[i]), mostSeen) {
+			if devices := int64(n.Devices) * int64(n.Part()); came {
+				k.demand.Take(devices)
+			} else {
+				k.demand.Leave(devices)
+			}
 		}
 	}
 }

@@ -416,7 +416,7 @@ func (w *world) agree() {
 				w.t.Fatalf("%s takes %d (%d) of %+v, the index says %d (%d)", n.Name, fits, score, ix.Key, ix.Fits[at], ix.Score[at])
 			}
 			for level := range levels {
-				sums[level][t.of[level][at]] += int64(fits)
+				sums[level][t.Of[level][at]] += int64(fits)
 			}
 		}
 		for level := range levels {

@@ -242,8 +242,8 @@ func (s *search) bestNode(zones []*zone) []int32 {
 		if z.at < 0 {
 			continue
 		}
-		d := s.t.levels[zonal][z.at]
-		if at := w.ix.Best(d.lo, d.hi, w.count); best < 0 || (at >= 0 && w.ix.Better(at, best, w.count)) {
+		d := s.t.Levels[zonal][z.at]
+		if at := w.ix.Best(d.Lo, d.Hi, w.count); best < 0 || (at >= 0 && w.ix.Better(at, best, w.count)) {
 			best = at
 		}
 	}
@@ -263,9 +263,9 @@ func (s *search) roomAround(level int, id int32) int64 {
 	}
 	at := id
 	if level > nodal {
-		at = s.t.levels[level][id].lo
+		at = s.t.Levels[level][id].Lo
 	}
-	return s.wants[0].ix.Sum[level+1][s.t.of[level+1][at]]
+	return s.wants[0].ix.Sum[level+1][s.t.Of[level+1][at]]
 }
 
 // beside is for who takes all devices of a node: of the nodes as good as the best the one in the tightest rack, and of those the
@@ -274,7 +274,7 @@ func (s *search) beside(zones []*zone, best int32) int32 {
 	const rack, leaf = small, large
 	w := &s.wants[0]
 	ix := w.ix
-	room := func(at int32) (int64, int64) { return ix.Sum[rack][s.t.of[rack][at]], ix.Sum[leaf][s.t.of[leaf][at]] }
+	room := func(at int32) (int64, int64) { return ix.Sum[rack][s.t.Of[rack][at]], ix.Sum[leaf][s.t.Of[leaf][at]] }
 	r, l := room(best)
 	for _, z := range zones {
 		lo, hi := s.t.inside(rack, z)
@@ -283,12 +283,12 @@ func (s *search) beside(zones []*zone, best int32) int32 {
 			if sum < int64(w.count) || sum > r {
 				continue
 			}
-			d := &s.t.levels[rack][id]
-			around := ix.Sum[leaf][s.t.of[leaf][d.lo]]
+			d := &s.t.Levels[rack][id]
+			around := ix.Sum[leaf][s.t.Of[leaf][d.Lo]]
 			if sum == r && around >= l {
 				continue
 			}
-			at := ix.Best(d.lo, d.hi, w.count)
+			at := ix.Best(d.Lo, d.Hi, w.count)
 			if at >= 0 && ix.Equal(at, best) {
 				best, r, l = at, sum, around
 			}
@@ -302,21 +302,11 @@ func (t *tree) inside(level int, z *zone) (lo, hi int32) {
 	if z.at < 0 {
 		return 0, 0
 	}
-	lo, hi = int32(z.at), int32(z.at)+1
-	for l := zonal; l > level; l-- {
-		lo, hi = t.levels[l][lo].klo, t.levels[l][hi-1].khi
-	}
-	return lo, hi
+	return t.Inside(level, z.at)
 }
 
 // nodesOf is the range of nodes of a domain.
-func (t *tree) nodesOf(p place1) (lo, hi int32) {
-	if p.level == nodal {
-		return p.id, p.id + 1
-	}
-	d := &t.levels[p.level][p.id]
-	return d.lo, d.hi
-}
+func (t *tree) nodesOf(p place1) (lo, hi int32) { return t.Nodes(p.level, p.id) }
 
 // sum is how many replicas of a role a domain takes.
 func (s *search) sum(i, level int, id int32) int64 {

@@ -37,17 +37,17 @@ func (f *filler) fill(p place1, left int32) {
 		f.picks = append(f.picks, pick{p.id, left})
 		return
 	}
-	d := &f.t.levels[p.level][p.id]
+	d := &f.t.Levels[p.level][p.id]
 	if int64(left) == f.ix.Sum[p.level][p.id] { // all of it
-		for at := d.lo; at < d.hi; at++ {
+		for at := d.Lo; at < d.Hi; at++ {
 			if f.ix.Fits[at] > 0 {
 				f.picks = append(f.picks, pick{at, f.ix.Fits[at]})
 			}
 		}
 		return
 	}
-	parts := make(parts, 0, d.khi-d.klo)
-	for id := d.klo; id < d.khi; id++ {
+	parts := make(parts, 0, d.KidHi-d.KidLo)
+	for id := d.KidLo; id < d.KidHi; id++ {
 		parts = f.add(parts, part{place1: place1{p.level - 1, id}})
 	}
 	f.share(parts, left)

@@ -12,8 +12,8 @@ type rackID struct {
 }
 
 func (t *tree) rackOf(at int32) rackID {
-	level := t.racks[t.of[zonal][at]]
-	return rackID{level, t.of[level][at]}
+	level, id := t.Rack(at)
+	return rackID{level, id}
 }
 
 // limits is how many more replicas may go where, beyond what the nodes take, while one role is
@@ -147,7 +147,7 @@ func (s *search) spreadWithin(zones []*zone) bool {
 // evenest is the fewest replicas a rack of the zone can be bounded to with all of a role placed,
 // which it has room for.
 func (s *search) evenest(w *want, z *zone) int64 {
-	level := s.t.racks[z.at]
+	level := s.t.RackLevel(z.at)
 	lo, hi := s.t.inside(level, z)
 	low, high := int64(1), int64(w.count)
 	for low < high {

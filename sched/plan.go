@@ -48,7 +48,8 @@ const (
 	// maxWork bounds what one call does for those that don't start, so that a long backlog can't hold up
 	// who comes next: a refusal is one, and what looks at runs is one for every workRuns of them.
 	// What is left over is done by the next call, which goes on where this one ended.
-	maxWork, workRuns = 160, 128
+	// Of a run that may go its sets are sorted, and it is lifted: that is as much as a look at workSets.
+	maxWork, workRuns, workSets = 160, 128, 4
 	// maxSearches bounds how often one call looks for victims, maxForecasts how often for a time.
 	maxSearches, maxForecasts = 16, 16
 	// After idleSweeps sweeps over the refused that let nobody start, the next ones are at least
@@ -162,17 +163,17 @@ func (t *turn) bounded() bool {
 	return false
 }
 
-// sweep makes those that were refused ready again when something was freed since, or time passed.
+// sweeps says that those that were refused are to be ready again: something was freed since, or time passed. Those that the last
+// sweep did not come to, the ready, have their turn first.
+func (r *rhythm) sweeps(now time.Time, freed uint64, ready int) bool {
+	due := !now.Before(r.sweepAt) || !r.patience.IsZero() && !now.Before(r.patience)
+	return (due || r.swept != freed && (r.idle < idleSweeps || !now.Before(r.pausedTo))) && !(r.unfinished && ready > 0)
+}
+
+// sweep makes them ready.
 func (t *turn) sweep() bool {
 	q := t.q
-	due := !t.now.Before(q.sweepAt) || !q.patience.IsZero() && !t.now.Before(q.patience)
-	if q.swept == t.c.freed && !due {
-		return false
-	}
-	if q.unfinished && q.ready() > 0 { // those that the last sweep did not come to have their turn first
-		return false
-	}
-	if q.idle >= idleSweeps && t.now.Before(q.pausedTo) && !due {
+	if !q.sweeps(t.now, t.c.freed, q.ready()) {
 		return false
 	}
 	q.swept, q.sweepAt, q.pausedTo = t.c.freed, t.now.Add(t.p.Quantum), t.now.Add(sweepPause)
@@ -188,7 +189,7 @@ const maxArrivals, maxHurried = 16, 8
 // start have been refused once more. It says whether one did that others would have been looked at before.
 func (t *turn) serveArrivals() (hurried bool) {
 	q := t.q
-	others := q.unfinished || q.swept != t.c.freed && q.parked() > 0
+	others := q.unfinished || q.parked() > 0 && q.sweeps(t.now, t.c.freed, q.ready())
 	for _, id := range q.arrived {
 		if e := q.waiting[id]; others && e != nil && e.at >= 0 && e.mayHurry(q) {
 			if at, ok := t.room(e); ok && t.staysAt(e, at) {

@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -334,25 +335,14 @@ func (h *hunt) search() ([]*victim, Assignment) {
 
 // candidates are all who may be asked on the nodes that are searched.
 func (h *hunt) candidates() []*victim {
-	lanes := map[string]*giver{}
 	looked := 0
 	var all []*victim
 	var some []victim
-	seen := map[*run]bool{} // of those that stand on several nodes
-	for _, n := range h.nodes {
-		for _, r := range h.q.stands[n.Number] {
-			if looked++; len(r.At) > 1 || len(r.At[0]) > 1 {
-				if seen[r] {
-					continue
-				}
-				seen[r] = true
-			}
-			g := lanes[r.Workload.Queue]
-			if g == nil {
-				g = newGiver(r.Workload.Queue, h)
-				lanes[r.Workload.Queue] = g
-			}
-			if why := g.ask(h, r); why != "" {
+	for _, name := range h.q.names {
+		g := newGiver(name, h)
+		for r := range h.q.lanes[name].runs.UpTo(g.most) {
+			looked++
+			if why := g.ask(h, r); why != "" && r.standsOn(h.c, h.nodes) {
 				if len(some) == cap(some) {
 					some = make([]victim, 0, 256)
 				}
@@ -361,21 +351,41 @@ func (h *hunt) candidates() []*victim {
 			}
 		}
 	}
-	h.work += looked / workRuns
+	h.work += (looked + workSets*len(all)) / workRuns
 	if len(all) <= exactUpTo {
 		slices.SortFunc(all, byLoss(h.now).compare)
 	}
 	return all
 }
 
-// giver is a queue whose runs are looked at.
-type giver struct{ same, reclaims, guarded bool }
+// standsOn says that a run stands on one of these nodes, which are neighbours in the tree.
+func (r *run) standsOn(c *Cluster, nodes []*node) bool {
+	if len(nodes) == len(c.tree.nodes) {
+		return true
+	}
+	for on := range r.nodes() {
+		if n := c.nodes[on.node]; n != nil && len(nodes) > 0 && n.at >= nodes[0].at && n.at <= nodes[len(nodes)-1].at {
+			return true
+		}
+	}
+	return false
+}
+
+// giver is a queue whose runs are looked at, those of at most a priority.
+type giver struct {
+	same, reclaims, guarded bool
+	most                    int
+}
 
 func newGiver(queue string, h *hunt) *giver {
 	if queue == h.w.Queue {
-		return &giver{same: true}
+		return &giver{same: true, most: h.w.Priority}
 	}
-	return &giver{reclaims: h.q.tree.Reclaims(h.w.Queue, queue, h.need), guarded: h.q.tree.Guarded(h.w.Queue, queue)}
+	g := &giver{reclaims: h.q.tree.Reclaims(h.w.Queue, queue, h.need), guarded: h.q.tree.Guarded(h.w.Queue, queue), most: h.w.Priority - 1}
+	if g.reclaims {
+		g.most = math.MaxInt
+	}
+	return g
 }
 
 // ask is may, for many runs of few queues.
@@ -509,6 +519,7 @@ func (h *hunt) greedy(all []*victim) bool {
 type set struct {
 	node uint32
 	cost int64
+	left int64 // of all of them together
 	got  int
 	vs   []*victim
 }
@@ -545,28 +556,17 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 		}
 		s := order[len(order)-1]
 		s.got += max(o.devices, 1)
-		s.cost += o.v.lost
+		s.cost, s.left = s.cost+o.v.lost, s.left+now.left(o.v)
 		s.vs = append(s.vs, o.v)
 	}
-	slices.SortStableFunc(order, now.cheaper)
+	slices.SortStableFunc(order, func(a, b *set) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)), cmp.Compare(b.left, a.left), cmp.Compare(a.node, b.node))
+	})
 	out := make([][]*victim, len(order))
 	for i, s := range order {
 		out[i] = s.vs
 	}
 	return out
-}
-
-func (now byLoss) cheaper(a, b *set) int {
-	if a.cost != b.cost || len(a.vs) != len(b.vs) {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)))
-	}
-	left := func(s *set) (sum int64) {
-		for _, v := range s.vs {
-			sum += now.left(v)
-		}
-		return sum
-	}
-	return cmp.Or(cmp.Compare(left(b), left(a)), cmp.Compare(a.node, b.node))
 }
 
 // standsOn is how many devices a run has on a node.

@@ -24,7 +24,6 @@ type Queues struct {
 
 	running map[string]*run
 	runs    []*run
-	stands  standing
 	elastic int              // runs that may grow or shrink
 	growAt  time.Time        // when those are looked at again
 	past    map[string]*past // of those that ran or asked others to go, until they are over
@@ -37,7 +36,6 @@ type Queues struct {
 	claims    []*claim
 	foresight predict.Foresight
 
-	patience time.Time // when somebody who waits for room beside its data no longer does
 	rhythm
 }
 
@@ -51,6 +49,7 @@ type rhythm struct {
 	arrived    []string  // since then, the last few
 	// pausedTo is when the next is allowed after too many of those.
 	pausedTo time.Time
+	patience time.Time // when somebody who waits for room beside its data no longer does
 	ends     endings
 	moves    moves
 }
@@ -97,7 +96,7 @@ type lane struct {
 	ready int // as the tree knows it
 	count int // waiting workloads
 	held  int // devices of its runs
-	runs  []*run
+	runs  order.Tiers[*run]
 	dueLine
 	dates dates
 }
@@ -163,7 +162,7 @@ func (q *Queues) history(id string) *past {
 func NewQueues() *Queues {
 	return &Queues{
 		tree: fair.New(HalfLife), learned: predict.New(), waiting: map[string]*entry{}, classes: map[classKey]*class{},
-		lanes: map[string]*lane{}, running: map[string]*run{}, stands: standing{}, past: map[string]*past{}, undecided: map[string]*entry{},
+		lanes: map[string]*lane{}, running: map[string]*run{}, past: map[string]*past{}, undecided: map[string]*entry{},
 	}
 }
 
@@ -211,6 +210,9 @@ func (q *Queues) Add(w *Workload) {
 	}
 	q.lane(w.Queue).begin(q, e)
 	q.file(e, false)
+	if q.past[w.ID] != nil { // it had a place, or others were asked for it: it has not come just now
+		return
+	}
 	if len(q.arrived) == maxArrivals {
 		q.arrived = slices.Delete(q.arrived, 0, 1)
 	}

@@ -349,7 +349,7 @@ func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
 	t.c.topology()
 	mark := t.c.known.Begin()
 	defer func() { t.c.known.End(mark) }()
-	for _, r := range t.q.lane(w.Queue).runs { // its guests go when it comes
+	for r := range t.q.lane(w.Queue).runs.UpTo(w.Priority) { // its guests go when it comes
 		if slices.Contains(r.hosts, w.ID) {
 			id := r.Workload.ID
 			h := t.c.lift(id)

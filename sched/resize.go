@@ -90,10 +90,8 @@ func Resized(now time.Time, c *Cluster, q *Queues, id string, at Assignment) err
 	sized := resized(w, at)
 	q.tree.Refund(now, w.Queue, r.need)
 	q.lane(r.Workload.Queue).weigh(r, -1, q.now)
-	q.stands.drop(r)
 	r.outlook = outlook{}
 	r.At, r.need, r.devices, r.resized, r.leaving = at, sized.takes(c, at), devicesOf(sized), now, false
-	q.stands.add(r)
 	q.lane(r.Workload.Queue).weigh(r, +1, q.now)
 	q.tree.Charge(now, w.Queue, r.need)
 	q.gone(r)

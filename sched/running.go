@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched/predict"
@@ -46,29 +45,6 @@ func (m *memo) at(now time.Time, work func() int64) int64 {
 	return m.value
 }
 
-// standing is who stands on each node; who has several replicas there does so several times.
-type standing map[uint32][]*run
-
-func (s standing) add(r *run) {
-	for _, slots := range r.At {
-		for _, slot := range slots {
-			s[slot.Node] = append(s[slot.Node], r)
-		}
-	}
-}
-
-func (s standing) drop(r *run) {
-	for _, slots := range r.At {
-		for _, slot := range slots {
-			all := s[slot.Node]
-			i := slices.Index(all, r)
-			if s[slot.Node] = slices.Delete(all, i, i+1); len(all) == 1 {
-				delete(s, slot.Node)
-			}
-		}
-	}
-}
-
 // Run says that a gang stands since a time: a placement found in the store. Plan does it for those
 // it starts. One that runs already is left alone.
 func (q *Queues) Run(now time.Time, c *Cluster, w *Workload, at Assignment, since time.Time) {
@@ -99,9 +75,8 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 		since: w.Submitted.Add(p.ran),
 	}
 	q.running[w.ID] = r
-	q.stands.add(r)
 	q.runs = append(q.runs, r)
-	q.lane(w.Queue).enlist(r)
+	q.lane(w.Queue).runs.Put(r, w.Priority)
 	q.tree.Charge(now, w.Queue, r.need)
 	q.lane(r.Workload.Queue).weigh(r, +1, q.now)
 	if elastic(w) {
@@ -140,7 +115,6 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 		return nil
 	}
 	delete(q.running, id)
-	q.stands.drop(r)
 	if elastic(r.Workload) {
 		q.elastic--
 	}
@@ -149,25 +123,15 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs[r.at].at = r.at
 	q.runs[last] = nil
 	q.runs = q.runs[:last]
-	q.lane(r.Workload.Queue).strike(r)
+	q.lane(r.Workload.Queue).runs.Take(r, r.Workload.Priority)
 	q.tree.Refund(now, r.Workload.Queue, r.need)
 	q.lane(r.Workload.Queue).weigh(r, -1, q.now)
 	q.gone(r)
 	return r
 }
 
-func (l *lane) enlist(r *run) {
-	r.inLane = len(l.runs)
-	l.runs = append(l.runs, r)
-}
-
-func (l *lane) strike(r *run) {
-	last := len(l.runs) - 1
-	l.runs[r.inLane] = l.runs[last]
-	l.runs[r.inLane].inLane = r.inLane
-	l.runs[last] = nil
-	l.runs = l.runs[:last]
-}
+// Lies is where it is among those of its lane.
+func (r *run) Lies() *int { return &r.inLane }
 
 // ran is how long it has run in all.
 func (r *run) ran(now time.Time) time.Duration { return r.before + max(now.Sub(r.Since), 0) }

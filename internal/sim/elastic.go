@@ -82,7 +82,7 @@ func (w *world) resize(l *life, at sched.Assignment, sudden bool) {
 	w.leave(l)
 	l.at, l.since, l.begins = at, w.now, w.cfg.Restart
 	l.turn++
-	w.stat.resizes++
+	w.stat.Resizes++
 	w.goOn(l)
 }
 

@@ -47,6 +47,7 @@ func TestElasticWork(t *testing.T) {
 		}
 		cfg := config(jobs(list...), 4)
 		cfg.Seed, cfg.Elastic, cfg.Preemptible = rapid.Uint64().Draw(rt, "seed"), rapid.SampledFrom([]float64{.25, .5}).Draw(rt, "elastic"), rapid.Bool().Draw(rt, "preemptible")
+		cfg.Moves = cfg.Preemptible && rapid.Bool().Draw(rt, "moves")
 		if rapid.Bool().Draw(rt, "faults") {
 			cfg.Faults = DefaultFaults()
 			cfg.Faults.NodeDay, cfg.Faults.RepairMedian, cfg.Faults.RepairSigma = 5, time.Hour, 0.5
@@ -67,7 +68,7 @@ func TestElasticWork(t *testing.T) {
 		if used := w.stat.used; used < asked-1e-6 || used > asked+begun+1e-6 {
 			rt.Fatalf("%v device-hours for %v and at most %v of beginning again", used, asked, begun)
 		}
-		resizes += w.stat.resizes
+		resizes += w.stat.Resizes
 		if d := cmp.Diff(w.report(), mustRun(t, cfg)); d != "" {
 			rt.Fatal("not the same twice:", d)
 		}

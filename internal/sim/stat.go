@@ -12,18 +12,17 @@ import (
 
 // stat adds up while the world runs.
 type stat struct {
-	begin     time.Time
-	capacity  float64 // devices
-	running   float64 // devices in use
-	waiting   int
-	used      float64
-	cost      map[string]float64 // by queue
-	broken    []breakdown
-	evictions int
-	resizes   int
-	curve     curve
-	zones     map[string]*cost.Zone
-	fair      *fairness
+	begin    time.Time
+	capacity float64 // devices
+	running  float64 // devices in use
+	waiting  int
+	used     float64
+	cost     map[string]float64 // by queue
+	broken   []breakdown
+	Asked
+	curve curve
+	zones map[string]*cost.Zone
+	fair  *fairness
 }
 
 func newStat(cfg Config) *stat {
@@ -168,13 +167,12 @@ type Report struct {
 	Makespan    time.Duration
 	Utilisation float64 // of the devices over the makespan
 	Wait, JCT   Spread
-	BigWait     Spread        // of jobs of 8 and more devices
-	Fairness    float64       // of queues, mean over the time in which several wanted something; 1 is equal
-	Slowdowns   float64       // of users: Jain's index of how much longer than alone their jobs took
-	Stops       int           // preemptions and faults that hit a running job
-	Faults      int           // of nodes
-	Evictions   int           // places taken away for others
-	Resizes     int           // of elastic gangs
+	BigWait     Spread  // of jobs of 8 and more devices
+	Fairness    float64 // of queues, mean over the time in which several wanted something; 1 is equal
+	Slowdowns   float64 // of users: Jain's index of how much longer than alone their jobs took
+	Stops       int     // preemptions and faults that hit a running job
+	Faults      int     // of nodes
+	Asked
 	Lost        float64       // device-hours done twice
 	DeviceHours float64       // in use
 	Missed      int           // deadlines
@@ -185,6 +183,13 @@ type Report struct {
 	Waiting     []float64
 	Fair        []float64
 	Lives       []Life
+}
+
+// Asked counts what the planner asked of jobs that ran.
+type Asked struct {
+	Evictions int // places taken away for others
+	Resizes   int // of elastic gangs
+	Moves     int // to another place at once, so that others found room
 }
 
 // Life is one job's.
@@ -218,7 +223,7 @@ func spread(all []time.Duration) Spread {
 func (w *world) report() *Report {
 	r := &Report{
 		Trace: w.cfg.Trace.Name, Seed: w.cfg.Seed, Nodes: len(w.cfg.Nodes), Devices: w.stat.capacity, Jobs: len(w.jobs),
-		Makespan: w.now, Faults: len(w.stat.broken), Evictions: w.stat.evictions, Resizes: w.stat.resizes, DeviceHours: w.stat.used, Step: w.stat.curve.step,
+		Makespan: w.now, Faults: len(w.stat.broken), Asked: w.stat.Asked, DeviceHours: w.stat.used, Step: w.stat.curve.step,
 	}
 	var waits, jcts, big []time.Duration
 	for i := range w.cfg.Trace.Jobs {

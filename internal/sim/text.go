@@ -41,7 +41,7 @@ func (r *Report) rows(lang string) [][2]string {
 		{t("job completion time, min", "作业完成时间（分钟）"), all(r.JCT)},
 		{t("fairness of queues (1 is equal)", "队列公平性（1 为完全公平）"), number(r.Fairness, 3)},
 		{t("fairness of users' slowdown", "用户减速比公平性"), number(r.Slowdowns, 3)},
-		{t("preemptions; changes of elastic gangs' size", "抢占次数；弹性作业规模变化次数"), fmt.Sprintf("%d; %d", r.Evictions, r.Resizes)},
+		{t("preemptions; moves; changes of elastic gangs' size", "抢占次数；迁移次数；弹性作业规模变化次数"), fmt.Sprintf("%d; %d; %d", r.Evictions, r.Moves, r.Resizes)},
 		{t("stops of running jobs; faults of nodes", "运行中断次数；节点故障次数"), fmt.Sprintf("%d; %d", r.Stops, r.Faults)},
 		{t("device-hours; of them lost", "卡时；其中损失"), number(r.DeviceHours, 1) + "; " + number(r.Lost, 1)},
 		{t("cost", "费用"), number(r.Cost, 2)},

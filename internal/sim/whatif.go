@@ -20,10 +20,14 @@ type Change struct {
 	Weight []string // QUEUE=3 or QUEUE=2x
 	// Elastic, when above 0, is the share of its replicas that any gang could go on with.
 	Elastic float64
+	// Moves lets gangs that save be moved so that others find room.
+	Moves bool
 }
 
 // Empty says that nothing is changed.
-func (c *Change) Empty() bool { return len(c.Add)+len(c.Remove)+len(c.Weight) == 0 && c.Elastic == 0 }
+func (c *Change) Empty() bool {
+	return len(c.Add)+len(c.Remove)+len(c.Weight) == 0 && c.Elastic == 0 && !c.Moves
+}
 
 // String is how the change is named in reports.
 func (c *Change) String() string {
@@ -39,6 +43,9 @@ func (c *Change) String() string {
 	if c.Elastic != 0 {
 		parts = append(parts, "elastic "+strconv.FormatFloat(c.Elastic, 'g', 3, 64))
 	}
+	if c.Moves {
+		parts = append(parts, "moves")
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -46,7 +53,7 @@ func (c *Change) String() string {
 func (cfg Config) With(c Change) (Config, error) {
 	cfg.Nodes, cfg.Zones, cfg.Queues = slices.Clone(cfg.Nodes), slices.Clone(cfg.Zones), slices.Clone(cfg.Queues)
 	cfg.Trace.Jobs = slices.Clone(cfg.Trace.Jobs)
-	cfg.Elastic = c.Elastic
+	cfg.Elastic, cfg.Moves = c.Elastic, c.Moves
 	for _, step := range []struct {
 		list []string
 		do   func(string) error

@@ -36,6 +36,8 @@ type Config struct {
 	Preemptible, AsSpecified bool
 	// Elastic, when above 0, lets the gangs of the trace go on with this share of their replicas.
 	Elastic float64
+	// Moves lets the planner move gangs that save, so that one that waits finds room in one piece.
+	Moves bool
 	// Restart is what beginning again costs, and what a change of a gang's size does.
 	Restart time.Duration
 	// Progress, when not nil, is told the share that is done, now and then.
@@ -57,9 +59,12 @@ type world struct {
 	frail   *frail
 	left    int // jobs that have not ended
 	wake    time.Duration
-	// real counts the events to come that can let somebody start; fruitless the turns in which nobody did.
-	real, fruitless int
+	hope
+	heard time.Duration // when the planner last heard of saves
 }
+
+// hope is whether anybody can still start: real counts the events to come that can let somebody, fruitless the turns in which nobody did.
+type hope struct{ real, fruitless int }
 
 // life is a job on its way through the world.
 type life struct {
@@ -174,6 +179,10 @@ func (cfg *Config) validate() error {
 	if cfg.Elastic < 0 || cfg.Elastic > 1 {
 		return fault.New(fault.Invalid, "BadShare", fault.T("The share that gangs may shrink to is between 0 and 1, such as 0.5.", "可缩容到的比例应在 0 到 1 之间，例如 0.5。"))
 	}
+	if cfg.Moves && (!cfg.Preemptible || cfg.Checkpoint == 0) {
+		return fault.New(fault.Invalid, "NothingMoves", fault.T("Only jobs that save and may be stopped can be moved.", "只有会保存检查点且允许抢占的作业才能迁移。")).
+			WithHint(fault.T("Leave out --no-preemption, and give --checkpoint an interval.", "请去掉 --no-preemption，并为 --checkpoint 设置间隔。"))
+	}
 	if cfg.Checkpoint < 0 || cfg.Restart < 0 {
 		return fault.New(fault.Invalid, "NegativeTime", fault.T("Checkpoint interval and restart cost can't be negative.", "检查点间隔与重启开销不能为负。"))
 	}
@@ -196,6 +205,9 @@ func newWorld(cfg Config) *world {
 		w.hands.machines.SetNode(*n)
 	}
 	w.look()
+	if cfg.Moves {
+		w.planner.AllowMoves()
+	}
 	w.stat = newStat(cfg)
 	w.planner.At(cfg.Begin)
 	for i := range cfg.Learned {
@@ -267,6 +279,7 @@ func (w *world) play(e event) {
 // plan lets the planner decide until it has nothing more to say.
 func (w *world) plan() {
 	w.fruitless++
+	w.tellSaves()
 	for {
 		res := w.planner.Plan()
 		if len(res.Decisions)+res.Held > 0 { // whose hours have not come will start
@@ -276,8 +289,12 @@ func (w *world) plan() {
 			w.start(w.jobs[d.Workload.ID], d.At)
 		}
 		for _, e := range res.Evictions { // it saves within its grace, and goes
-			if l := w.jobs[e.ID]; l != nil && l.at != nil {
-				w.stat.evictions++
+			switch l := w.jobs[e.ID]; {
+			case l == nil || l.at == nil:
+			case e.To != nil:
+				l.move(w, e)
+			default:
+				w.stat.Evictions++
 				w.unplace(l, !e.AskCheckpoint)
 			}
 		}

@@ -14,6 +14,7 @@ type Demand struct {
 	counts  map[kind]int64
 	total   int64 // of counts
 	flow    flow
+	sizes   [65]served // by how many whole devices are asked for
 	prices  prices
 	arrived int64 // ever
 	next    int64 // arrived at which the mix is judged again
@@ -40,6 +41,9 @@ type Tuning struct {
 	CoreFullness int64
 	// Living is by how much, in hundredths, both prices grow where all that comes finds room and goes again.
 	Living int64
+	// Refused is by how many thousandths a size weighs more for each thousandth of it that more often finds no room than all
+	// that comes: so room for it is kept until it finds some as often as the others.
+	Refused int64
 }
 
 // prices are those of what is left free, as of the last mix.
@@ -47,7 +51,7 @@ type prices struct{ devices, cores int64 }
 
 // Default is what NewDemand uses.
 func Default() Tuning {
-	return Tuning{Depth: 2300, Scarcest: 8, Fullness: 1250, CoreFullness: 500, Living: 1000}
+	return Tuning{Depth: 2300, Scarcest: 8, Fullness: 1250, CoreFullness: 500, Living: 1000, Refused: 1600}
 }
 
 // kind is an ask, comparable.
@@ -122,6 +126,9 @@ func (d *Demand) See(a Ask) {
 	}
 	d.counts[k]++
 	d.flow.asked += int64(k.devices) * int64(k.share)
+	if k.share == Whole {
+		d.sizes[k.devices].asked++
+	}
 	d.total++
 	d.arrived++
 	if d.total >= memory || len(d.counts) > maxKinds {
@@ -145,9 +152,31 @@ func pause(arrived int64) int64 {
 // flow is what came, found room and went lately, in thousandths of devices.
 type flow struct{ asked, taken, gone int64 }
 
-// Take counts thousandths of devices that were given away, Leave those that came back.
-func (d *Demand) Take(devices int64)  { d.flow.taken += devices }
+// mostRefused bounds what is made of it: where nothing finds room, nothing is to be kept.
+const mostRefused = 100
+
+// served is how many asks of a size came, and found room.
+type served struct{ asked, taken int64 }
+
+// Take counts thousandths of devices that one ask was given.
+func (d *Demand) Take(devices int64) {
+	d.flow.taken += devices
+	if n := devices / Whole; devices%Whole == 0 && n < int64(len(d.sizes)) {
+		d.sizes[n].taken++
+	}
+}
+
+// Leave counts those that came back.
 func (d *Demand) Leave(devices int64) { d.flow.gone += devices }
+
+// refused is how many thousandths more of the asks of a kind's size found no room than of all that was asked.
+func (d *Demand) refused(k *kind) int64 {
+	if k.share < Whole || d.flow.asked <= 0 || d.sizes[k.devices].asked <= 0 {
+		return 0
+	}
+	s := &d.sizes[k.devices]
+	return max(0, min(1000*d.flow.taken/d.flow.asked-1000*s.taken/s.asked, mostRefused))
+}
 
 // life is by how much the prices of what is left free grow, in hundredths. A cluster that only fills, or
 // that has to refuse much, is best off with the worth of what is left. One in which all finds room and
@@ -167,6 +196,9 @@ func (d *Demand) life() int64 {
 // forget halves every count, until there is room again.
 func (d *Demand) forget() {
 	for d.total >= memory || len(d.counts) > maxKinds {
+		for i := range d.sizes {
+			d.sizes[i] = served{d.sizes[i].asked / 2, d.sizes[i].taken / 2}
+		}
 		d.total, d.flow = 0, flow{d.flow.asked / 2, d.flow.taken / 2, d.flow.gone / 2}
 		for k, n := range d.counts {
 			if n /= 2; n == 0 {
@@ -215,6 +247,7 @@ func (d *Demand) publish() {
 		}
 		weight := max(1, n*one/d.total)
 		scarce := d.scarcity(&k, weight)
+		scarce += scarce * d.tuning.Refused * d.refused(&k) / 1000
 		for i := range d.mixes {
 			if k.types == "" || i < len(d.named) && k.takes(d.named[i]) {
 				d.mixes[i].add(&k, weight, scarce)

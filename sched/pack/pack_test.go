@@ -238,6 +238,32 @@ func TestScarceTypeIsSpared(t *testing.T) {
 	}
 }
 
+// TestSizeThatFindsNoRoomIsSpared: the more often asks for whole nodes find none, the less a free node is broken for one device.
+func TestSizeThatFindsNoRoomIsSpared(t *testing.T) {
+	one, eight := Ask{CPU: 1000, Devices: 1, Share: Whole}, Ask{CPU: 8000, Devices: 8, Share: Whole}
+	gain := func(found bool) int64 {
+		d := NewDemand()
+		for i := range 2000 {
+			d.See(one)
+			d.Take(Whole)
+			d.Leave(Whole)
+			if i%8 == 0 {
+				d.See(eight)
+				if found {
+					d.Take(8 * Whole)
+					d.Leave(8 * Whole)
+				}
+			}
+		}
+		free, _ := score(t, d, room(96000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000), one)
+		begun, _ := score(t, d, room(96000, 1000, 1000, 1000, 1000), one)
+		return free - begun
+	}
+	if finds, none := gain(true), gain(false); none >= finds {
+		t.Fatalf("a free node over one that is begun: %d, %d when whole nodes find no room", finds, none)
+	}
+}
+
 func BenchmarkScore(b *testing.B) {
 	d := NewDemand()
 	for i := range 2000 {

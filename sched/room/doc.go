@@ -11,7 +11,7 @@
 // The simple story: an Index has a count and a score for each node, sums by domain, and the winner among
 // the nodes for a number of replicas. Nodes that changed are in a log, which an index reads when it is
 // asked again. A change has a stamp: a node with the stamp that the index saw is as it was. After a look at what would
-// be (Begin, End) nodes get their old stamps back, so that who knew them need not look again. Of
+// be (Begin, End) nodes get their old stamps back and the log forgets it, so that who knew them need not look again. Of
 // each node a gist is kept, its untouched devices and its freest: in a full cluster nearly all nodes are
 // refused by that alone, so a wish that nobody asked about for long is soon known again.
 package room

@@ -31,8 +31,16 @@ type Space[K comparable] struct {
 	base   uint64  // number of log[0]
 	tick   uint64
 	spare  *Index[K]
-	tried  []tried
-	trying int
+	look[K]
+}
+
+// look is one at what would be: the nodes that are changed for it, where the log and the ticks were when it began, and
+// the indexes that were asked since. The others never hear of it.
+type look[K comparable] struct {
+	tried        []tried
+	trying       int
+	began, first uint64
+	asked        []*Index[K]
 }
 
 // noScore is that of a node that takes none.
@@ -84,7 +92,7 @@ func (s *Space[K]) Lay(l Layout) {
 func (s *Space[K]) Forget() {
 	clear(s.Indexes)
 	s.base += uint64(len(s.log))
-	s.log = s.log[:0]
+	s.log, s.asked = s.log[:0], nil
 }
 
 // Touch says that a node changed.
@@ -119,6 +127,9 @@ func (s *Space[K]) Restamp(at int32, stamp uint64) {
 
 // Begin a look at what would be; End it, with what Begin said, when all is as it was.
 func (s *Space[K]) Begin() (mark int) {
+	if s.trying == 0 {
+		s.began, s.first = s.base+uint64(len(s.log)), s.tick
+	}
 	s.trying++
 	return len(s.tried)
 }
@@ -130,7 +141,18 @@ func (s *Space[K]) End(mark int) {
 		s.tried = s.tried[:len(s.tried)-1]
 		s.Restamp(last.at, last.stamp)
 	}
-	s.trying--
+	if s.trying--; s.trying > 0 {
+		return
+	}
+	if s.began >= s.base { // the log still has all of it
+		for _, ix := range s.asked {
+			ix.CatchUp(ix.version)
+			ix.cursor = s.began
+		}
+		s.log = s.log[:s.began-s.base]
+	}
+	clear(s.asked)
+	s.asked = s.asked[:0]
 }
 
 // Index finds or makes the one for a wish, and brings it up to now. Scores are of a version: with
@@ -143,6 +165,9 @@ func (s *Space[K]) Index(key K, version uint64) *Index[K] {
 		}
 		ix = s.newIndex(key)
 		s.Indexes[key] = ix
+	}
+	if s.trying > 0 && ix.used <= s.first {
+		s.asked = append(s.asked, ix)
 	}
 	s.tick++
 	ix.used = s.tick

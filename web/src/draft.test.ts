@@ -47,6 +47,10 @@ test("the form writes YAML and reads the same back", () => {
     priorityClass: "preemptible",
     zones: ["beijing-1", "shanghai-1"],
     spot: "prefer",
+    priceWeight: 3,
+    carbonWeight: 1,
+    latencyWeight: 0,
+    stay: true,
     framework: "deepspeed",
     inside: [],
     fromTask: "task-1",
@@ -102,6 +106,15 @@ test("what is no manifest is left alone", () => {
   const odd = "metadata: 7\n";
   expect(withForm(odd, { displayName: "x" })).toBe(odd);
   expect(toForm(withForm("", { displayName: "x", command: "true" }))?.command).toBe("true");
+});
+
+test("weights and a wish to stay leave no trace when they are taken back", () => {
+  const wished = withForm(emptyDraft, { priceWeight: 3, latencyWeight: 2, stay: true });
+  expect(parse(wished).spec.zones).toEqual({ prefer: { price: 3, latency: 2 }, stay: true });
+  const less = withForm(wished, { priceWeight: 0, stay: false });
+  expect(parse(less).spec.zones).toEqual({ prefer: { latency: 2 } });
+  expect(withForm(less, { latencyWeight: 0 })).not.toContain("zones");
+  expect(withForm(wished, within(["lab"]))).not.toContain("zones");
 });
 
 test("aliases cannot grow without end", () => {

@@ -48,6 +48,11 @@ export interface Form {
   priorityClass: string;
   zones: string[];
   spot: string;
+  /** Weights between zones that have room; 0: does not count. */
+  priceWeight: number;
+  carbonWeight: number;
+  latencyWeight: number;
+  stay: boolean;
   framework: string;
   inside: string[];
   fromTask: string;
@@ -90,11 +95,21 @@ const where: { [K in keyof Form]: readonly (string | number)[] } = {
   priorityClass: ["spec", "priorityClass"],
   zones: ["spec", "zones", "allow"],
   spot: ["spec", "zones", "spot"],
+  priceWeight: ["spec", "zones", "prefer", "price"],
+  carbonWeight: ["spec", "zones", "prefer", "carbon"],
+  latencyWeight: ["spec", "zones", "prefer", "latency"],
+  stay: ["spec", "zones", "stay"],
   framework: ["spec", "framework"],
   inside: ["spec", "inside"],
   fromTask: ["spec", "checkpoint", "from", "task"],
   fromStep: ["spec", "checkpoint", "from", "step"],
 };
+
+/** What says where it would rather be, with nothing said. */
+const anywhere = { zones: [], spot: "", priceWeight: 0, carbonWeight: 0, latencyWeight: 0, stay: false };
+
+/** These numbers are left out of the manifest when they are 0. */
+const zeros: readonly (keyof Form)[] = ["devices", "fromStep", "priceWeight", "carbonWeight", "latencyWeight"];
 
 /** These stay when they are empty: that the code comes from there is said by their being there. */
 const kept: readonly (keyof Form)[] = ["displayName", "archive", "gitUrl", "folder"];
@@ -160,6 +175,10 @@ export function toForm(yaml: string): Form | undefined {
     priorityClass: text("priorityClass"),
     zones: names("zones"),
     spot: text("spot"),
+    priceWeight: count("priceWeight", 0),
+    carbonWeight: count("carbonWeight", 0),
+    latencyWeight: count("latencyWeight", 0),
+    stay: at(where.stay) === true,
     framework: text("framework"),
     inside: names("inside"),
     fromTask: text("fromTask"),
@@ -270,7 +289,7 @@ export function blankCommand(yaml: string): boolean {
 /** What a choice of tasks to run inside changes: a replica in each, with what they have. */
 export function within(inside: string[]): Partial<Form> {
   const replicas = Math.max(inside.length, 1);
-  return { inside, replicas, image: "", devices: 0, deviceType: "", cpu: "", memory: "", zones: [], spot: "" };
+  return { inside, replicas, image: "", devices: 0, deviceType: "", cpu: "", memory: "", ...anywhere };
 }
 
 /**
@@ -320,8 +339,8 @@ function edit(doc: Document, patch: Partial<Form>): string {
     const value = patch[key];
     if (value === undefined) continue;
     const path = where[key];
-    const none = value === 0 && (key === "devices" || key === "fromStep");
-    const absent = value === "" || none || (Array.isArray(value) && value.length === 0);
+    const none = value === 0 && zeros.includes(key);
+    const absent = value === "" || value === false || none || (Array.isArray(value) && value.length === 0);
     if (key === "command") {
       doc.setIn(path, doc.createNode(argvOf(String(value)), { flow: true }));
     } else if (key === "params") {

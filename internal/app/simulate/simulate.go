@@ -64,6 +64,7 @@ func Command() *cobra.Command {
 	fl.StringArrayVar(&f.change.Remove, "remove", nil, cli.Both(`what if there were fewer: "4 nodes in ZONE" or a node's name; may be repeated`, `假设减少节点："4 nodes in 可用区" 或节点名，可重复`))
 	fl.StringArrayVar(&f.change.Weight, "weight", nil, cli.Both("what if a queue weighed QUEUE=3, or QUEUE=2x what it does; may be repeated", "假设调整队列权重：队列=3 或 队列=2x，可重复"))
 	fl.Float64Var(&f.change.Elastic, "elastic", 0, cli.Both("what if every gang could go on with this share of its replicas, such as 0.5", "假设所有作业都可缩容到该比例的副本数，例如 0.5"))
+	fl.BoolVar(&f.change.Moves, "moves", false, cli.Both("what if jobs that save were moved so that a waiting one finds room in one piece", "假设会保存检查点的作业可被迁移，为等待的作业腾出整块空位"))
 	fl.StringVar(&f.csv, "csv", "", cli.Both("write one line a job to this file", "将逐作业结果写入该文件"))
 	fl.StringVar(&f.html, "html", "", cli.Both("write a page with plots to this file", "将图表报告写入该文件"))
 	return cmd

@@ -11,8 +11,9 @@ import (
 // Planner is the controller's own view of the cluster with no store behind it: the simulator feeds
 // it the same objects and gets the same decisions. Not safe for concurrent use.
 type Planner struct {
-	m   *model
-	now time.Time
+	m     *model
+	now   time.Time
+	moves func(*sched.Workload) bool
 }
 
 // NewPlanner is an empty one. Virtual nodes run as many processes as they have room for.
@@ -55,7 +56,20 @@ func (p *Planner) At(now time.Time) { p.now = now }
 
 // Plan decides who starts now.
 func (p *Planner) Plan() sched.Result {
-	return sched.Plan(p.now, p.m.cluster, p.m.queues, sched.Policy{})
+	return sched.Plan(p.now, p.m.cluster, p.m.queues, sched.Policy{Moves: p.moves})
+}
+
+// AllowMoves lets it move gangs so that others find room, as a cluster that is served does.
+func (p *Planner) AllowMoves() { p.moves = p.m.shares.moves }
+
+// Saved says when a task that stands saved last.
+func (p *Planner) Saved(t api.Work, at time.Time) {
+	sched.Know(p.m.queues, t.GetMeta().ID, at, restartCost)
+}
+
+// Moved says that a task went where it was asked to.
+func (p *Planner) Moved(t api.Work, at sched.Assignment) error {
+	return sched.Moved(p.now, p.m.cluster, p.m.queues, t.GetMeta().ID, at, p.now)
 }
 
 // Resized says that a gang stands on more or fewer replicas now.

@@ -129,6 +129,23 @@ test("everything that is wrong is marked at once, and the first has the focus", 
   expect(screen.getByText("内存有误")).toBeTruthy();
 });
 
+test("what counts between zones is written, and refused at its field", async () => {
+  const fields = [{ path: "spec.zones.prefer.carbon", message: "权重过大" }];
+  answers["POST /api/v1/training-tasks"] = () => ({
+    status: 400,
+    body: { code: 400, reason: "InvalidField", message: "1 个字段有误", fields },
+  });
+  await showAt("/create");
+  const yaml = (await screen.findByRole("textbox", { name: "YAML" })) as HTMLTextAreaElement;
+  fireEvent.change(await screen.findByRole("textbox", { name: "价格" }), { target: { value: "3" } });
+  fireEvent.change(screen.getByRole("textbox", { name: "碳排放" }), { target: { value: "1" } });
+  fireEvent.click(screen.getByRole("switch", { name: /^不为其他任务迁移/ }));
+  await waitFor(() => expect(yaml.value).toMatch(/prefer:\s+price: 3\s+carbon: 1\s+stay: true/));
+  fireEvent.click(screen.getByRole("button", { name: "检查" }));
+  await screen.findByText("权重过大");
+  expect(screen.getByRole("textbox", { name: "碳排放" }).getAttribute("aria-invalid")).toBe("true");
+});
+
 test("who is in no project is told so", async () => {
   answers["GET /api/v1/whoami"] = () => ok({ user: "mei", role: "member", token: "", projects: [] });
   answers["GET /api/v1/projects"] = () => items();

@@ -132,6 +132,7 @@ function Editor({ projects }: { projects: readonly Project[] }) {
             }}
             error={at.engine}
             allowDeselect={false}
+            maxDropdownHeight={480}
             inputWrapperOrder={["label", "input", "description", "error"]}
           />
           {form.engine !== "sample" && <ImageField form={form} change={change} at={at} />}

@@ -26,6 +26,7 @@ import { classesOf, mayUse, type PriorityClass, priorities } from "../project";
 import { CodeFields } from "./code";
 import { Inside } from "./inside";
 import { Params, Secrets } from "./rows";
+import { Where } from "./where";
 
 const frameworks: NonNullable<Schemas["TrainingTaskSpec"]["framework"]>[] = [
   "plain",
@@ -66,6 +67,10 @@ const blank: Form = {
   priorityClass: "",
   zones: [],
   spot: "",
+  priceWeight: 0,
+  carbonWeight: 0,
+  latencyWeight: 0,
+  stay: false,
   framework: "",
   inside: [],
   fromTask: "",
@@ -292,6 +297,7 @@ export function Fields({ form, change, faults, projects, existing, setExisting }
           maxLength={32}
         />
       </SimpleGrid>
+      <Where form={f} change={change} faults={at} disabled={lent} />
       {!lent && nominal(zones.data?.items ?? [], f.zones) && (
         <Alert color="gray" variant="light" p="xs" role="note">
           <Text size="sm">{t("create.nominal")}</Text>
