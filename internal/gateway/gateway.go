@@ -53,12 +53,12 @@ type Gateway struct {
 	lines  *wire.Pool      // HTTP/1.1
 	framed *http.Transport // HTTP/2 without TLS, for gRPC
 
-	name    string        // in reports: of this start
-	held    chan struct{} // a request waits and nobody is there
-	shadows atomic.Int64  // under way
-	limits  limits
-	ledger  ledger
-	adapters
+	name     string        // in reports: of this start
+	held     chan struct{} // a request waits and nobody is there
+	shadows  atomic.Int64  // under way
+	limits   limits
+	ledger   ledger
+	adapters adapters
 
 	filled chan struct{} // closed once all services are known
 

@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -39,4 +42,35 @@ func TestScaleByUse(t *testing.T) {
 	}
 	harness.Eventually(t, "idle cores have one", func() bool { return w.service("burn").Status.Replicas.Ready == 1 })
 	w.fermi("service", "delete", "burn", "--yes")
+}
+
+// TestZonesScale: a service over zones gets as many replicas as it scales to, each zone by its weight and within its bounds, and a backup beside them.
+func TestZonesScale(t *testing.T) {
+	w := newWorld(t)
+	wish := filepath.Join(t.TempDir(), "wide.yaml")
+	if err := os.WriteFile(wish, []byte(`kind: InferenceService
+metadata: {name: wide}
+spec:
+  zones: [{zone: beijing-1, weight: 2}, {zone: shanghai-1, weight: 1, maxReplicas: 1}, {zone: beijing-2, role: backup}]
+  autoscale: {minReplicas: 3, maxReplicas: 3}
+  template: {engine: sample}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.fermi("apply", "-f", wish)
+	stands := func(want string) func() bool {
+		return func() bool {
+			n := map[string]int{}
+			for _, r := range w.replicas("wide") {
+				if r.Status.Ready {
+					n[r.Status.Zones[0]]++
+				}
+			}
+			return fmt.Sprint(n) == want
+		}
+	}
+	harness.Eventually(t, "three are shared by weight", stands("map[beijing-1:2 beijing-2:1 shanghai-1:1]"))
+	w.fermi("service", "autoscale", "wide", "--min", "4", "--max", "4")
+	harness.Eventually(t, "the fourth stands where there is room for it", stands("map[beijing-1:3 beijing-2:1 shanghai-1:1]"))
+	w.fermi("service", "delete", "wide", "--yes")
 }

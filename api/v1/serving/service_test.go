@@ -86,8 +86,9 @@ func TestRules(t *testing.T) {
 		"spec.zones.zone":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a"}, {Zone: "a"}} },
 		"spec.zones.role":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Role: ZoneBackup}} },
 		"spec.zones.weight":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Weight: -1}} },
-		"spec.zones": func(p *ServiceSpec) {
-			p.Zones, p.Autoscale = []ServiceZone{{Zone: "a"}}, &ServiceAutoscale{MaxReplicas: 2}
+		"spec.zones.minReplicas":   func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", MinReplicas: 1}} },
+		"spec.zones.maxReplicas": func(p *ServiceSpec) {
+			p.Zones, p.Autoscale = []ServiceZone{{Zone: "a", MaxReplicas: 1}}, &ServiceAutoscale{MaxReplicas: 2}
 		},
 		"spec.slo.availability":       func(p *ServiceSpec) { p.SLO = &SLO{Availability: 100} },
 		"spec.slo.latency":            func(p *ServiceSpec) { p.SLO = &SLO{Availability: 99, Latency: -1} },
@@ -139,7 +140,7 @@ func whole() []api.Object {
 	traffic := ServiceTraffic{&Canary{[]int{5, 50, 100}, api.Duration(time.Minute), 20, 1, api.Duration(time.Second), "/check", true}, rules, &Promotion{2, 2}, &Shadow{10}}
 	road := ServiceGateway{AffinityPrefix, api.Duration(15 * time.Second), api.Duration(time.Second), &ResponseCache{api.Duration(time.Minute), 1 << 20}, &RequestBatch{8, api.Duration(5 * time.Millisecond)}, &RequestLog{10, true}}
 	asked := Contract{REST, "/v2/models/m/infer", FormatJSON, map[string]any{"type": "object"}}
-	zones := []ServiceZone{{"beijing-1", 2, 80, ZonePrimary, []string{"north"}}}
+	zones := []ServiceZone{{"beijing-1", 2, 1, 4, 80, ZonePrimary, []string{"north"}}}
 	spec := ServiceSpec{"说明", 3, template, asked, api.Duration(time.Minute), 64, 128, "default", &one, &scale, &traffic, &road, zones, &SLO{99.9, api.Duration(time.Second), api.Duration(720 * time.Hour)}, true}
 	return []api.Object{
 		&InferenceService{meta("chat", "default"), spec, ServiceStatus{api.PhaseRunning, Degraded, "FewReplicas", text, "0123456789abcdef", 2, []ServiceRevision{{2, at, template}}, ServiceCount{3, 2, 1, 4}, 7, "/inference/chat", &at,

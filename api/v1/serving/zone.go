@@ -6,11 +6,14 @@ import (
 
 // ServiceZone is what a zone has of a service.
 type ServiceZone struct {
-	Zone     string   `json:"zone"`
-	Replicas int      `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"That stand there; 1 when absent."`
-	Weight   int      `json:"weight,omitempty" minimum:"0" maximum:"1000" doc:"Its share of the requests beside the other zones'; its replicas when absent."`
-	Role     ZoneRole `json:"role,omitempty" enum:"primary,backup" doc:"backup: it gets requests only while no primary zone answers. primary when absent."`
-	Serves   []string `json:"serves,omitempty" maxItems:"32" doc:"Regions whose requests it gets before others, whatever the weights; a request's region is its X-Fermi-Region, or its gateway's."`
+	Zone     string `json:"zone"`
+	Replicas int    `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"That stand there; 1 when absent. With autoscale a primary zone begins with them, and then has its part of all by its weight."`
+	// MinReplicas and MaxReplicas are for services that scale.
+	MinReplicas int      `json:"minReplicas,omitempty" minimum:"0" maximum:"1000" doc:"With autoscale, of a primary zone: as many stand there at least, while any are wanted at all; 0 when absent."`
+	MaxReplicas int      `json:"maxReplicas,omitempty" minimum:"0" maximum:"1000" doc:"Likewise, at most; any number when absent."`
+	Weight      int      `json:"weight,omitempty" minimum:"0" maximum:"1000" doc:"Its share of the requests beside the other zones'; its replicas when absent."`
+	Role        ZoneRole `json:"role,omitempty" enum:"primary,backup" doc:"backup: it gets requests only while no primary zone answers. primary when absent."`
+	Serves      []string `json:"serves,omitempty" maxItems:"32" doc:"Regions whose requests it gets before others, whatever the weights; a request's region is its X-Fermi-Region, or its gateway's."`
 }
 
 // ZoneRole is when a zone gets requests.
@@ -65,7 +68,33 @@ func (f *faults) zones(at string, p *ServiceSpec) {
 	if len(p.Zones) > 0 && !primary {
 		f.add(at+".role", "At least one zone must be primary.", "至少需要一个主可用区（primary）。")
 	}
-	if len(p.Zones) > 0 && p.Autoscale != nil {
-		f.add(at, "A service that is spread over zones by hand does not scale by itself; leave autoscale or zones out.", "按可用区指定副本数的服务不能自动伸缩：autoscale 与 zones 只能二选一。")
+	f.zoneBounds(at, p)
+}
+
+// zoneBounds checks how many replicas zones may have of a service that scales.
+func (f *faults) zoneBounds(at string, p *ServiceSpec) {
+	least, most, bounded := 0, 0, true
+	for _, z := range p.Zones {
+		f.count(at+".minReplicas", z.MinReplicas, 0, MaxReplicas)
+		f.count(at+".maxReplicas", z.MaxReplicas, 0, MaxReplicas)
+		if (z.MinReplicas != 0 || z.MaxReplicas != 0) && (p.Autoscale == nil || z.Role == ZoneBackup) {
+			f.add(at+".minReplicas", "Only primary zones of a service with autoscale have minReplicas and maxReplicas; others have replicas.", "只有启用自动伸缩的服务的主可用区可以设置 minReplicas 和 maxReplicas，其他请用 replicas。")
+		}
+		if z.MaxReplicas != 0 && z.MaxReplicas < z.MinReplicas {
+			f.add(at+".minReplicas", "minReplicas is above maxReplicas.", "minReplicas 大于 maxReplicas。")
+		}
+		if z.Role != ZoneBackup {
+			least, most, bounded = least+z.MinReplicas, most+z.MaxReplicas, bounded && z.MaxReplicas > 0
+		}
+	}
+	a := p.Autoscale
+	if a == nil || len(p.Zones) == 0 {
+		return
+	}
+	if a.MinReplicas > 0 && least > a.MinReplicas || least > a.MaxReplicas {
+		f.add(at+".minReplicas", "The zones want %d replicas together; autoscale.minReplicas is %d.", "各可用区合计至少 %d 个副本，而 autoscale.minReplicas 为 %d。", least, a.MinReplicas)
+	}
+	if bounded && most < a.MaxReplicas {
+		f.add(at+".maxReplicas", "The zones take %d replicas together; autoscale.maxReplicas is %d.", "各可用区合计最多 %d 个副本，而 autoscale.maxReplicas 为 %d。", most, a.MaxReplicas)
 	}
 }

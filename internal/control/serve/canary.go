@@ -147,7 +147,7 @@ func (t *turn) rollCanary() {
 	want := canaries(t.want, goal(t.service.Spec.Traffic.Canary.Steps, c))
 	for n := min(want-len(t.next), atOnce); n > 0; n-- {
 		t.plan.status.Serial++
-		t.plan.make = append(t.plan.make, made{t.plan.status.Serial, c.Revision, emptiest(t.service.Spec.Zones, t.next, t.plan.make, c.Revision)})
+		t.plan.make = append(t.plan.make, made{t.plan.status.Serial, c.Revision, emptiest(t.zones, t.next, t.plan.make, c.Revision)})
 	}
 	if more := len(t.next) - want; more > 0 {
 		idleFirst(t.next)
@@ -202,13 +202,19 @@ func (t *turn) scale() int {
 	}
 	t.wakeIn(lookEvery)
 	if st.Scale == nil {
-		n := min(max(t.service.Spec.Replicas, a.MinReplicas), a.MaxReplicas)
+		n := t.service.Spec.Replicas
+		for _, z := range t.service.Spec.Zones {
+			if z.Role == serving.ZoneBackup {
+				n -= z.Replicas // they are beside what scales
+			}
+		}
+		n = min(max(n, a.MinReplicas), a.MaxReplicas)
 		st.Scale = &serving.ScaleStatus{Wanted: n, Reason: "Begin", Message: fault.T("Autoscaling begins with %d.", "自动伸缩从 %d 个副本开始。", n), At: t.now}
 		return n
 	}
 	s := demand.Seen{Wanted: st.Scale.Wanted, Changed: st.Scale.At, Stable: t.stable, Panic: t.panic}
 	for _, r := range t.replicas {
-		if r.Status.Ready && r.Spec.DrainAt == nil {
+		if r.Status.Ready && r.Spec.DrainAt == nil && !isBackup(t.service.Spec.Zones, r.Spec.Zone) {
 			s.Ready++
 		}
 	}

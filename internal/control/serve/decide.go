@@ -73,7 +73,9 @@ type turn struct {
 	*seen
 	now  time.Time
 	want int
-	plan plan
+	// zones are those of the service, with as many replicas as each is to have now.
+	zones []serving.ServiceZone
+	plan  plan
 	// cur, next and old are the living replicas of the main revision, of a canary, and of all others.
 	cur, next, old []*serving.ServiceReplica
 }
@@ -89,6 +91,9 @@ func decide(s *seen, now time.Time) plan {
 	} else {
 		t.revise()
 		t.want = t.scale()
+		if t.zones = t.service.Spec.Zones; len(t.zones) > 0 && t.service.Spec.Autoscale != nil {
+			t.zones, t.want = split(t.zones, t.want)
+		}
 		t.sort()
 		t.advance()
 		t.sort()
@@ -273,7 +278,7 @@ func (t *turn) roll() {
 	}
 	t.retry()
 	spare := ready(t.cur) + ready(t.old) - t.want // answer, and could go
-	for _, s := range shares(t.service.Spec.Zones, t.want, slices.Concat(t.cur, t.old)) {
+	for _, s := range shares(t.zones, t.want, slices.Concat(t.cur, t.old)) {
 		s.roll(t, &spare)
 	}
 }

@@ -37,7 +37,7 @@ func (c *Controller) figures(s *seen, now time.Time) {
 // look notes what the replicas that answer used so far, as their launchers say.
 func (c *Controller) look(s *seen, now time.Time) {
 	for _, r := range s.replicas {
-		if !r.Status.Ready || r.Spec.DrainAt != nil || r.Meta.DeletedAt != nil {
+		if !r.Status.Ready || r.Spec.DrainAt != nil || r.Meta.DeletedAt != nil || isBackup(s.service.Spec.Zones, r.Spec.Zone) {
 			continue
 		}
 		w := r.Workload()

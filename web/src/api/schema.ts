@@ -7019,7 +7019,17 @@ export interface components {
         ServiceZone: {
             /**
              * Format: int64
-             * @description That stand there; 1 when absent.
+             * @description Likewise, at most; any number when absent.
+             */
+            maxReplicas?: number;
+            /**
+             * Format: int64
+             * @description With autoscale, of a primary zone: as many stand there at least, while any are wanted at all; 0 when absent.
+             */
+            minReplicas?: number;
+            /**
+             * Format: int64
+             * @description That stand there; 1 when absent. With autoscale a primary zone begins with them, and then has its part of all by its weight.
              */
             replicas?: number;
             /**
