@@ -10,6 +10,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -171,4 +172,14 @@ func AddNode(ctx context.Context, c *Client, zone string, ttl time.Duration) (*J
 	}{zone, api.Duration(ttl)}
 	out := &JoinToken{}
 	return out, c.write(ctx, http.MethodPost, "/join-tokens", nil, in, out)
+}
+
+// UpgradeNode has the agent of a machine that joined replace its program by the servers' own. What becomes of it is in the node's status, under the answer's id.
+func UpgradeNode(ctx context.Context, c *Client, node string) (*joined.Upgrade, error) {
+	p, err := objectPath(api.KindNode, node)
+	if err != nil {
+		return nil, err
+	}
+	out := &joined.Upgrade{}
+	return out, c.write(ctx, http.MethodPost, p+"/upgrade", nil, nil, out)
 }

@@ -43,6 +43,7 @@ const (
 	askLine     = "line"
 	askJoin     = "join"
 	askActivity = "activity"
+	askUpgrade  = "upgrade"
 )
 
 // moveAnswer carries a refusal with its reason: a fault of the call itself would lose it.
@@ -137,6 +138,9 @@ func (a *answers) to(ctx context.Context, kind, about string, body []byte) ([]by
 		out, err = a.activity(ctx, about)
 	case askJoin:
 		out, err = a.join(ctx, body)
+	case askUpgrade:
+		up, bad := a.hosts.Upgrade(ctx, about)
+		out = upgradeAnswer{up, refusedBy(bad)}
 	case askLoad:
 		out, err = a.crew.HeardAs(ctx, body)
 	case askMove:

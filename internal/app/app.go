@@ -297,7 +297,7 @@ func (p *part) assemble() (err error) {
 		Fetched:  link.Fetched{SpecOf: p.live.specOf, ArchiveOf: p.archiveOf, ManifestOf: p.vault.manifestOf, Calls: talk.NewCalls()},
 		Answer:   told.to, Tails: p.logs, Peered: p.cfg.outside(),
 	})
-	p.pods = &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods, cfg.Checkpoints), store: p.store, hub: p.hub, others: p.others, mint: p.keys.Tokens.Mint}
+	p.pods = newPods(cfg, p.store, p.hub, p.others, p.keys.Tokens.Mint)
 	p.curves = curve.NewDesk(p.history, func(ctx context.Context, of link.Parts) error {
 		_, err := p.others.workByID(ctx, of.TaskID)
 		return cmp.Or(err, p.given.Refuse(ctx, of))
@@ -305,6 +305,7 @@ func (p *part) assemble() (err error) {
 	p.lend = lend.NewDesk(p.assets, lending.Book{Work: p.others.workByID, Project: p.store.Get, Current: p.others.current}.Names)
 	p.hosts = hosts.New(hosts.Config{
 		Store: p.store, Events: p.history, Keys: p.keys.Tokens.Keys, Targets: remoteFile(cfg), Shared: cfg.Checkpoints, Version: cfg.Version, Log: cfg.Log.With("part", "agents"), Ask: p.live.askJoin,
+		Measured: func(from, to string, m api.MeasuredLatency) { p.zones.Measured(from, to, m) },
 	})
 	p.live.hub, p.live.hosts, told.hosts = p.hub, p.hosts, p.hosts
 	if err := p.others.open(p.hub, p.keys.Tokens.Keys); err != nil {
@@ -477,6 +478,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	if err != nil {
 		return err
 	}
+	p.live.grows.Store(grows)
 	defer p.engine.Take(eng)()
 	feed := engine.NewFeed()
 	defer feed.Close()
@@ -513,6 +515,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		c.Add("assets", lending.Depot{Repo: p.assets, Store: p.store, Log: p.cfg.Log.With("part", "assets")}.Collect)
 		c.Add("models", p.api.PublishModels)
 		c.Add("growth", grows.Run)
+		c.Add("queues of clusters", func(ctx context.Context) error {
+			return p.pods.queues.Run(ctx, epoch, func(id string) { p.crew.Notify(id, "") })
+		})
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)

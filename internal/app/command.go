@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/cores"
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -102,7 +104,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	if err != nil {
 		return err
 	}
-	if err := cores.Nice(serverNice); err != nil { // tasks of this machine could make everybody wait
+	if err := errors.Join(cores.Nice(serverNice), cgroup.First()); err != nil { // tasks of this machine could make everybody wait
 		log.Debug("this server runs with the priority that tasks have", "error", err)
 	}
 	registry := telemetry.NewRegistry()

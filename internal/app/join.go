@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/link/agency"
 )
 
@@ -19,6 +20,21 @@ func (l *live) askJoin(ctx context.Context, w agency.Wish) (agency.Joined, bool,
 	var told joinAnswer
 	asked, err := l.others.askWith(ctx, askJoin, w.Name, w, &told)
 	return told.Joined, asked, told.refusal(err)
+}
+
+// upgradeAnswer is the leader's word on an agent that is to be upgraded.
+type upgradeAnswer struct {
+	Upgrade joined.Upgrade `json:"upgrade"`
+	refused
+}
+
+// UpgradeNode has the agent of a node replace its program by the leader's.
+func (l *live) UpgradeNode(ctx context.Context, node string) (joined.Upgrade, error) {
+	var told upgradeAnswer
+	if asked, err := l.others.ask(ctx, askUpgrade, node, &told); asked {
+		return told.Upgrade, told.refusal(err)
+	}
+	return l.hosts.Upgrade(ctx, node)
 }
 
 // JoinPlace is where agents reach servers, and the key that those show.

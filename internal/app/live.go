@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/internal/app/growth"
 	"github.com/fermi-cluster/fermi/internal/app/hosts"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/app/lending"
@@ -34,6 +36,7 @@ type live struct {
 	others *company
 	disk   *guarded
 	mint   func(engine.Name) string
+	grows  atomic.Pointer[growth.Growth] // of the newest leadership
 }
 
 // Assets keeps the bytes of datasets and models.
@@ -66,6 +69,7 @@ func (l *live) why(ctx context.Context, t api.Work) (server.Explanation, error) 
 			out.Evidence = append(out.Evidence, api.T("expected to start at %s UTC, between %s and %s", "预计于 %s（UTC）启动，区间 %s 至 %s",
 				ex.Start.UTC().Format(at), ex.Early.UTC().Format(at), ex.Late.UTC().Format(at)))
 		}
+		l.awaited(t.GetMeta().ID, &out)
 		out.Moves = l.place.WouldAdmit(t.GetMeta().ID)
 		return out, nil
 	}
@@ -76,6 +80,28 @@ func (l *live) why(ctx context.Context, t api.Work) (server.Explanation, error) 
 	}
 	out.Evidence = append(out.Evidence, lending.Waits(l.hub, l.engine.Replicas(t.GetMeta().ID))...)
 	return out, nil
+}
+
+// awaited adds that nodes were asked for.
+func (l *live) awaited(id string, out *server.Explanation) {
+	g := l.grows.Load()
+	if g == nil {
+		return
+	}
+	o, ok := g.Expect(id)
+	if !ok {
+		return
+	}
+	out.Evidence = append(out.Evidence, api.T("the autoscaler of zone %s was asked for nodes for %d [replica|replicas] at %s UTC", "已于 %[3]s（UTC）请求可用区 %[1]s 的自动扩缩容为 %[2]d 个副本增加节点",
+		o.Zone, o.Replicas, o.Since.UTC().Format(time.DateTime)))
+	if o.Coming > 0 {
+		out.Evidence = append(out.Evidence, api.T("%d [node has come and is|nodes have come and are] not ready yet", "%d 个新节点已加入，尚未就绪", o.Coming))
+	}
+	out.Action = api.T("Nothing: it starts when the nodes are there.", "无需操作：节点就绪后自动启动。")
+	if out.EstimatedStart == nil && !o.Start.IsZero() {
+		out.EstimatedStart = &o.Start
+		out.Evidence = append(out.Evidence, api.T("expected to start about %s UTC, as others did that such nodes came for", "按以往此类节点到位的时间，预计约于 %s（UTC）启动", o.Start.UTC().Format(time.DateTime)))
+	}
 }
 
 // Capacity asks the planner what there is.

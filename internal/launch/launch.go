@@ -94,7 +94,7 @@ const (
 func Run(ctx context.Context, cfg Config) error {
 	// The cores are the training's. With more than one of them, Go keeps waking threads to look for work.
 	cores.Have(max(1, runtime.NumCPU()/16))
-	_ = cores.Nice(0) // the server that started us may go before others
+	_, _ = cores.Nice(0), cgroup.NotFirst() // the server that started us may go before others
 	// Descriptors that our maker forgot to close are none of the user's business.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if cfg.Clock == nil {
@@ -263,7 +263,7 @@ func (l *launcher) settle() (ends record.Link, err error) {
 // newRunner puts together who runs the generations; it starts nothing.
 func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
 	n := max(l.home.Replica.Ranks, 1)
-	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Curve: (&reports{l.points, map[int]stamp{}}).draw, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
+	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Curve: (&reports{l.points, map[int]stamp{}}).draw, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != "", Soon: l.home.Replica.Serve != nil})
 	tree := process.Tree{Self: os.Getpid(), Group: wall.Group, Mark: []byte("FERMI_REPLICA=" + string(l.home.Replica.Name)), Log: l.log, Own: wall.Helpers}
 	saves := keeper.New(keeper.Config{
 		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers, Sign: signature.Source{Client: l.client}.Sign, Writers: tree.Writes, Note: l.spool.Notice,

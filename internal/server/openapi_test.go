@@ -59,7 +59,7 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/session": {"post", "get", "delete"}, "/api/v1/sessions": {"delete"}, "/api/v1/session/code": {"post"}, "/api/v1/users/{name}/password": {"put"}, "/api/v1/users/{name}/keys": {"post"}, "/api/v1/users/{name}/keys/{key}": {"delete"}, "/api/v1/ssh": {"get"},
 		"/api/v1/training-tasks/{name}/terminal": {"get"},
 		"/api/v1/placements/preview":             {"post"}, "/api/v1/training-tasks/recipe": {"post"}, "/api/v1/training-tasks/existing": {"post"}, "/api/v1/training-tasks/existing/preview": {"post"}, "/api/v1/zones/{name}/latency": {"post"}, "/api/v1/zones/{name}/outage": {"get"}, "/api/v1/zone-matrix": {"get"},
-		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"get", "post"}, "/api/v1/nodes/{name}/test": {"post"}, "/api/v1/nodes/{name}/fault": {"post"}, "/api/v1/nodes/{name}/lost": {"post"}, "/api/v1/nodes/{name}/remove": {"post"}, "/api/v1/join-tokens": {"post"},
+		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"get", "post"}, "/api/v1/nodes/{name}/test": {"post"}, "/api/v1/nodes/{name}/fault": {"post"}, "/api/v1/nodes/{name}/lost": {"post"}, "/api/v1/nodes/{name}/remove": {"post"}, "/api/v1/nodes/{name}/upgrade": {"post"}, "/api/v1/join-tokens": {"post"},
 	}
 	for _, row := range api.Kinds {
 		all, one := "/api/v1/"+row.Plural, "/api/v1/"+row.Plural+"/{name}"

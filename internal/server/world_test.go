@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -115,6 +116,10 @@ func (l *fakeLive) Share(_ context.Context, queue string) (api.QueueShare, error
 
 func (l *fakeLive) Drained(_ context.Context, place string) (api.Outage, error) {
 	return api.Outage{Node: place, Wait: 1, Items: []api.OutageTask{{Project: "lab", Name: "t", Replicas: 1, Lost: 1, Reason: "DevicesBusy", Message: api.T("Full.", "已满。")}}}, nil
+}
+
+func (l *fakeLive) UpgradeNode(_ context.Context, node string) (joined.Upgrade, error) {
+	return joined.Upgrade{ID: "up-" + node, Version: "v2", Digest: "d", State: joined.UpgradeFetching}, nil
 }
 
 func (l *fakeLive) JoinPlace(context.Context) ([]string, string, error) {

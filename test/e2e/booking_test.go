@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -35,6 +36,12 @@ func TestMaintenance(t *testing.T) {
 	if r := w.fermi("booking", "create", "yours", "--for-project", "default", "--zone", "shanghai-1", "--for", "1h"); r.code == 0 {
 		t.Error("the same nodes were booked twice")
 	}
+	// So many devices: nodes are chosen that nobody has then.
+	contains(t, w.must("booking", "create", "cards", "--for-project", "default", "--devices", "12", "--for", "1h"), "cards")
+	if r := w.fermi("booking", "create", "more", "--for-project", "default", "--devices", "90000", "--for", "1h"); r.code == 0 || !strings.Contains(r.err, "can be booked for that time") {
+		t.Errorf("%+v", r)
+	}
+	w.must("booking", "end", "cards")
 	if len(mover.Status.Zones) != 1 {
 		t.Fatal(mover.Status.Zones)
 	}

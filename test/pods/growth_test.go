@@ -48,6 +48,13 @@ func TestGrows(t *testing.T) {
 	if out := w.must("events", "task", "large"); !strings.Contains(out, "NodesRequested") {
 		t.Error(out)
 	}
+	if out := w.must("why", "large"); !strings.Contains(out, "autoscaler of zone k1 was asked for nodes for 2 replicas") || !strings.Contains(out, "it starts when the nodes are there") {
+		t.Error(out)
+	}
+	node := "/api/v1/nodes/o-" + w.namespace
+	w.s.Must(t, "POST", "/api/v1/nodes", map[string]any{"metadata": map[string]any{"name": "o-" + w.namespace}}, nil) // its kubelet has said nothing yet
+	harness.Eventually(t, "a node is coming", func() bool { return strings.Contains(w.must("why", "large"), "1 node has come and is not ready yet") })
+	w.s.Must(t, "DELETE", node, nil, nil)
 	w.s.Node(t, "o-"+w.namespace, "nvidia.com/gpu", 8, map[string]string{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"})
 	w.phase("large", api.PhaseRunning)
 	harness.Eventually(t, "the placeholders are gone", func() bool { return len(w.placeholders()) == 0 })

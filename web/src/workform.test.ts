@@ -34,6 +34,56 @@ test("a form says nothing that nobody said", () => {
   });
 });
 
+test("where a service is asked, and what its questions look like", () => {
+  const form = { ...emptyService, displayName: "chat", path: " /v2/models/m/infer ", format: "kserve-v2" as const };
+  expect(serviceOf(form)).toMatchObject({ spec: { path: "/v2/models/m/infer", format: "kserve-v2" } });
+  expect(serviceOf({ ...form, protocol: "grpc" })).toEqual({
+    metadata: { displayName: "chat" },
+    spec: { replicas: 1, protocol: "grpc", path: "/v2/models/m/infer", template: { engine: "sample" } },
+  });
+  const fields = ["path", "format"].map((f) => ({ path: `spec.${f}`, message: f }));
+  expect(placeAll(fields, form, []).at).toEqual({ path: "path", format: "format" });
+});
+
+test("an engine with a model of the registry and its options", () => {
+  const form = {
+    ...emptyService,
+    displayName: "chat",
+    engine: "vllm" as const,
+    image: "vllm:0.12",
+    modelFrom: "registry" as const,
+    modelName: "qwen",
+    modelVersion: " prod ",
+    modelTask: "typed before",
+    maxLength: 8192,
+    tensorParallel: 4,
+    precision: "bfloat16",
+  };
+  expect(serviceOf(form)).toMatchObject({
+    spec: {
+      template: {
+        engine: "vllm",
+        image: "vllm:0.12",
+        model: { name: "qwen", version: "prod" },
+        options: { maxLength: 8192, tensorParallel: 4, precision: "bfloat16" },
+      },
+    },
+  });
+  const sample = serviceOf({ ...form, engine: "sample", modelFrom: "task", modelTask: "first" }) as {
+    spec: { template: object };
+  };
+  expect(sample.spec.template).toEqual({ engine: "sample", model: { task: "first" } });
+  const fields = ["model.name", "model.version", "options.maxLength"].map((f) => ({
+    path: `spec.template.${f}`,
+    message: f,
+  }));
+  expect(placeAll(fields, form, []).at).toEqual({
+    modelName: "model.name",
+    modelVersion: "model.version",
+    maxLength: "options.maxLength",
+  });
+});
+
 test("an environment with everything", () => {
   const made = environmentOf({
     ...emptyEnvironment,
@@ -45,6 +95,7 @@ test("an environment with everything", () => {
     deviceType: "A100",
     cpu: 8,
     memory: 1.5,
+    spot: "never",
     storage: 50,
     zone: "beijing-1",
     restarts: 0,
@@ -62,6 +113,7 @@ test("an environment with everything", () => {
       image: "torch:2",
       command: ["sh", "-c", "tensorboard --logdir runs"],
       resources: { accelerators: { count: 2, type: "A100" }, cpu: "8", memory: "1536Mi" },
+      spot: "never",
       env: [
         { name: "A", value: "1" },
         { name: "TOKEN", valueFrom: { secret: "hub", key: "token" } },

@@ -28,6 +28,7 @@ export interface WorkForm {
   deviceType: string;
   cpu: number | "";
   memory: number | ""; // GiB
+  spot: string; // never, prefer, only, or "" for as good as others
   variables: Variable[];
   secrets: SecretUse[];
 }
@@ -59,6 +60,7 @@ export const emptyEnvironment: EnvironmentForm = {
   deviceType: "",
   cpu: "",
   memory: "",
+  spot: "",
   variables: [],
   secrets: [],
   type: "notebook",
@@ -78,13 +80,37 @@ export const emptyEnvironment: EnvironmentForm = {
   timeZone: "",
 };
 
-export interface ServiceForm extends WorkForm {
+/** The engines, as a person looks for them. */
+export const engineGroups = {
+  language: ["vllm", "sglang", "llama-cpp"],
+  any: ["triton", "onnxruntime", "mlserver", "torchserve", "tensorflow-serving"],
+  own: ["sample", "custom"],
+} as const;
+export type Engine = (typeof engineGroups)[keyof typeof engineGroups][number];
+
+export const engineOptions = ["batchSize", "maxLength", "tensorParallel", "pipelineParallel", "precision"] as const;
+export type EngineOption = (typeof engineOptions)[number];
+
+/** The options that an engine has a flag for; it is refused any other. */
+export function optionsOf(engine: Engine): readonly EngineOption[] {
+  if (engine === "vllm" || engine === "sglang") return engineOptions;
+  if (engine === "llama-cpp") return ["batchSize", "maxLength"];
+  return engine === "onnxruntime" ? ["batchSize"] : [];
+}
+
+export interface ServiceForm extends WorkForm, Record<Exclude<EngineOption, "precision">, number | ""> {
   id: string; // its name in addresses
-  engine: "sample" | "custom";
+  engine: Engine;
+  precision: string;
+  modelFrom: "none" | "registry" | "task";
+  modelName: string;
+  modelVersion: string;
   modelTask: string;
   modelFile: string;
   replicas: number | "";
   protocol: "rest" | "grpc" | "websocket";
+  path: string;
+  format: "" | "openai" | "kserve-v2" | "json";
   port: number | "";
   health: string;
   timeout: string;
@@ -108,14 +134,25 @@ export const emptyService: ServiceForm = {
   deviceType: "",
   cpu: "",
   memory: "",
+  spot: "",
   variables: [],
   secrets: [],
   id: "",
   engine: "sample",
+  batchSize: "",
+  maxLength: "",
+  tensorParallel: "",
+  pipelineParallel: "",
+  precision: "",
+  modelFrom: "none",
+  modelName: "",
+  modelVersion: "",
   modelTask: "",
   modelFile: "",
   replicas: 1,
   protocol: "rest",
+  path: "",
+  format: "",
   port: "",
   health: "",
   timeout: "",
@@ -157,6 +194,7 @@ function shared(f: WorkForm): Record<string, unknown> {
       cpu: f.cpu === "" ? "" : String(f.cpu),
       memory: f.memory === "" ? "" : `${Math.round(f.memory * 1024)}Mi`,
     }),
+    spot: f.spot,
     env: [
       ...written(f.variables).map(({ name, value }) => ({ name, value })),
       ...of("variable").map(({ name, secret, key }) => ({ name, valueFrom: { secret, key } })),
@@ -246,17 +284,26 @@ function codeOf(f: ServiceForm): object {
 export function serviceOf(f: ServiceForm): object {
   const { image, command, ...rest } = shared(f);
   const own =
-    f.engine === "custom" ? { image, command, code: codeOf(f), port: f.port, health: some({ path: f.health }) } : {};
-  const model = f.engine === "sample" ? some({ task: f.modelTask, file: f.modelFile }) : {};
+    f.engine === "custom"
+      ? { image, command, code: codeOf(f), port: f.port, health: some({ path: f.health }) }
+      : { image: f.engine === "sample" ? "" : image };
+  const models = {
+    none: {},
+    registry: { name: f.modelName, version: f.modelVersion.trim() },
+    task: { task: f.modelTask, file: f.modelFile },
+  };
+  const options = Object.fromEntries(optionsOf(f.engine).map((o) => [o, f[o]]));
   return {
     metadata: some({ name: f.id.trim(), displayName: f.displayName }),
     spec: some({
       replicas: f.replicas,
       protocol: f.protocol,
+      path: f.path.trim(),
+      format: f.protocol === "grpc" ? "" : f.format,
       timeout: f.timeout.trim(),
       maxConcurrency: f.maxConcurrency,
       maxQueue: f.maxQueue,
-      template: some({ engine: f.engine, model, ...own, ...rest }),
+      template: some({ engine: f.engine, model: some(models[f.modelFrom]), options: some(options), ...own, ...rest }),
     }),
   };
 }
@@ -275,6 +322,7 @@ const places: readonly [RegExp, Place][] = [
   [new RegExp(`${base}resources\\.accelerators\\b`), "devices"],
   [new RegExp(`${base}resources\\.cpu$`), "cpu"],
   [new RegExp(`${base}resources\\.memory$`), "memory"],
+  [new RegExp(`${base}spot$`), "spot"],
   [/^spec\.storage$/, "storage"],
   [/^spec\.zones?\b/, "zone"],
   [/^spec\.restartPolicy\b/, "restarts"],
@@ -290,12 +338,21 @@ const places: readonly [RegExp, Place][] = [
   [/^spec\.schedule\b/, "stops"],
   [/^spec\.replicas$/, "replicas"],
   [/^spec\.protocol$/, "protocol"],
+  [/^spec\.path$/, "path"],
+  [/^spec\.format$/, "format"],
   [/^spec\.timeout$/, "timeout"],
   [/^spec\.maxConcurrency$/, "maxConcurrency"],
   [/^spec\.maxQueue$/, "maxQueue"],
   [/^spec\.template\.engine$/, "engine"],
   [/^spec\.template\.model\.file$/, "modelFile"],
-  [/^spec\.template\.model\b/, "modelTask"],
+  [/^spec\.template\.model\.version$/, "modelVersion"],
+  [/^spec\.template\.model\.task$/, "modelTask"],
+  [/^spec\.template\.model\b/, "modelName"],
+  [/^spec\.template\.options\.batchSize$/, "batchSize"],
+  [/^spec\.template\.options\.maxLength$/, "maxLength"],
+  [/^spec\.template\.options\.precision$/, "precision"],
+  [/^spec\.template\.options\.tensorParallel$/, "tensorParallel"],
+  [/^spec\.template\.options\.pipelineParallel$/, "pipelineParallel"],
   [/^spec\.template\.port$/, "port"],
   [/^spec\.template\.health\b/, "health"],
   [/^spec\.template\.code\.archive$/, "archive"],

@@ -38,6 +38,7 @@ type BookingSpec struct {
 	Zone     string            `json:"zone,omitempty" doc:"Nodes of this zone."`
 	Nodes    []string          `json:"nodes,omitempty" maxItems:"1000" doc:"These nodes."`
 	Labels   map[string]string `json:"labels,omitempty" doc:"Nodes with these labels; rack and leaf are labels too."`
+	Devices  *Devices          `json:"devices,omitempty" doc:"So many accelerators, of those nodes or of any: the nodes are chosen when it is written, and are then in nodes."`
 	Projects []string          `json:"projects,omitempty" maxItems:"100" doc:"Whose work may stand there meanwhile; nobody's when absent: a maintenance."`
 	Notice   api.Duration      `json:"notice,omitempty" doc:"Work of unknown length is kept away so long before it begins; 24h when absent."`
 	Reason   string            `json:"reason,omitempty" maxLength:"256" doc:"Shown to those whose work waits because of it."`
@@ -75,6 +76,9 @@ func (s *BookingSpec) Maintenance() bool { return len(s.Projects) == 0 }
 
 // Covers says that it is about a node.
 func (s *BookingSpec) Covers(n *api.Node) bool {
+	if s.Devices != nil && len(s.Nodes) == 0 {
+		return false // none was chosen
+	}
 	if s.Zone != "" && s.Zone != n.Spec.Zone || len(s.Nodes) > 0 && !slices.Contains(s.Nodes, n.Meta.Name) {
 		return false
 	}

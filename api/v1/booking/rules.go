@@ -45,8 +45,18 @@ func (b *Booking) Validate() (out []fault.Field) {
 	case span > maxSpan:
 		add("spec.to", "It may last 366 days at most.", "最长 366 天。")
 	}
-	if s.Zone == "" && len(s.Nodes) == 0 && len(s.Labels) == 0 {
-		add("spec.nodes", "Say which nodes: a zone, nodes or labels.", "请指定节点：zone、nodes 或 labels。")
+	if d := s.Devices; d != nil {
+		if d.Count < 1 || d.Count > maxDevices {
+			add("spec.devices.count", "%d is out of range: from 1 to %d.", "%d 超出范围：应为 1 到 %d。", d.Count, maxDevices)
+		}
+		if len(d.Type) > 64 {
+			add("spec.devices.type", "At most 64 bytes.", "最多 64 字节。")
+		}
+		if s.Maintenance() {
+			add("spec.devices", "A maintenance is of nodes: name them, a zone or labels.", "维护以节点为单位：请指定 nodes、zone 或 labels。")
+		}
+	} else if s.Zone == "" && len(s.Nodes) == 0 && len(s.Labels) == 0 {
+		add("spec.nodes", "Say which nodes: a zone, nodes or labels; or how many devices.", "请指定节点：zone、nodes 或 labels；或指定 devices 数量。")
 	}
 	if len(s.Nodes) > maxNodes {
 		add("spec.nodes", "There are %d nodes; at most %d are allowed: name a zone or labels.", "节点有 %d 个，最多 %d 个；请改用 zone 或 labels。", len(s.Nodes), maxNodes)

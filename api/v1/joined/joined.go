@@ -3,6 +3,12 @@
 // Place: vocabulary, below api/v1. Promise: plain data. Enemies: judgement.
 package joined
 
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
 // Use is that of a token which lets one machine join; its label LabelZone names the zone.
 const (
 	Use       = "join"
@@ -44,4 +50,30 @@ type AgentStatus struct {
 	Forward string `json:"forward,omitempty" doc:"Where gateways reach the replicas of services on it: host:port; none while nobody listens there."`
 	Version string `json:"version,omitempty"`
 	Address string `json:"address,omitempty" doc:"Where other machines reach this one."`
+	// Upgrade is written by the agent, also over its own end.
+	Upgrade *Upgrade `json:"upgrade,omitempty" doc:"The last upgrade that was asked for; absent: none was."`
 }
+
+// UpgradeState is how far an upgrade is.
+type UpgradeState string
+
+// The states. An agent that does not come up with the new program goes on with its own: failed.
+const (
+	UpgradeFetching UpgradeState = "fetching"
+	UpgradeTrying   UpgradeState = "trying"
+	UpgradeDone     UpgradeState = "done"
+	UpgradeFailed   UpgradeState = "failed"
+)
+
+// Upgrade is the replacement of an agent's program by the servers' own.
+type Upgrade struct {
+	ID      string       `json:"id" doc:"Of this asking."`
+	Version string       `json:"version" doc:"Of the servers' program."`
+	Digest  string       `json:"digest" doc:"SHA-256 of the servers' program."`
+	State   UpgradeState `json:"state" doc:"fetching, trying, done, or failed (the agent goes on with the program that it had)."`
+	Message fault.Text   `json:"message,omitzero" doc:"Why it failed."`
+	At      time.Time    `json:"at" doc:"When it came to this state, by the machine's clock."`
+}
+
+// Over says that nothing more comes of it.
+func (u *Upgrade) Over() bool { return u.State == UpgradeDone || u.State == UpgradeFailed }

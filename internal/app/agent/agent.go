@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,9 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/joined"
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/agentengine"
@@ -66,43 +70,99 @@ type agent struct {
 	road    string // where gateways reach replicas; "": nobody listens
 	// roadProblem is why nobody does, where somebody should.
 	roadProblem fault.Text
+	unkept      *agentengine.Settings // what the disk had no room for
+
+	upgrades *upgrades
+	disk     *diskguard.Guard
+	hand     *agentengine.Hand
 }
 
-// Run is an agent until ctx ends. What it started goes on.
-func Run(ctx context.Context, cfg Config) error {
-	a := &agent{cfg: cfg, instance: id.Default.Random(16)}
+// newAgent makes the parts of one, and the folders that they need; rehearsed is for rehearsals alone.
+func newAgent(cfg Config, rehearsed func()) (*agent, error) {
+	a := &agent{cfg: cfg, instance: id.Default.Random(16), upgrades: newUpgrades(cfg)}
 	for _, dir := range []string{dirEngine, dirTokens, dirCheckpoints} {
 		if err := os.MkdirAll(filepath.Join(cfg.Data, dir), 0o700); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := a.writeTargets(); err != nil {
-		return err
+		return nil, err
 	}
 	a.walls = a.probe()
-	defer a.walls.leave(cfg.Log)
-	hand := agentengine.NewHand(agentengine.HandConfig{
+	a.disk = guard(cfg, func(bad *fault.Error) {
+		a.mu.Lock()
+		unkept, adapter := a.unkept, a.adapter
+		a.mu.Unlock()
+		if bad == nil && unkept != nil {
+			if err := a.settle(*unkept); err != nil {
+				cfg.Log.Warn("what a server said could not be kept", "error", err)
+			}
+		}
+		if e, ok := adapter.(interface{ LookAtNodes() }); ok { // and says so
+			e.LookAtNodes()
+		}
+	})
+	a.hand = agentengine.NewHand(agentengine.HandConfig{
 		Open: a.open, Last: func() (int64, error) { return record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs)) },
 		Hello: a.hello, Admit: a.admit, Forget: func(name engine.Name) { _ = os.Remove(a.tokenFile(name)) }, Learn: a.learn, Settle: a.settle, Erase: a.erase,
-		Log: cfg.Log.With("part", "engine"), Clock: clock.Real,
+		Upgrade: a.upgrades.begin, Measure: measure, Rehearse: rehearsed, Log: cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
+	return a, nil
+}
+
+// attend adds to g what servers give orders to.
+func attend(g *run.Group, a *agent) {
 	begun := make(chan struct{})
-	first, home := a.listen(), a.openHome()
-	var g run.Group
-	g.Add("home", func(ctx context.Context) error { return a.callHome(ctx, home) })
-	g.Add("road", func(ctx context.Context) error { return a.forward(ctx, first) })
-	g.Add("engine", func(ctx context.Context) error { return hand.Run(ctx, func() { close(begun) }) })
+	g.Add("engine", func(ctx context.Context) error { return a.hand.Run(ctx, func() { close(begun) }) })
 	g.Add("servers", func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-begun:
 		}
-		return cfg.Member.Run(ctx, hand.Attend)
+		return a.cfg.Member.Run(ctx, a.hand.Attend)
 	})
+}
+
+// Run is an agent until ctx ends, or until it is to be another program: then the error is a *Successor. What it started goes on.
+func Run(ctx context.Context, cfg Config) error {
+	a, err := newAgent(cfg, nil)
+	if err != nil {
+		return err
+	}
+	defer a.walls.leave(cfg.Log)
+	a.upgrades.last = ended(a.upgrades.last)
+	first, home := a.listen(), a.openHome()
+	var g run.Group
+	g.Add("home", func(ctx context.Context) error { return a.callHome(ctx, home) })
+	g.Add("road", func(ctx context.Context) error { return a.forward(ctx, first) })
+	attend(&g, a)
 	g.Add("network", a.walls.keep)
+	g.Add("upgrade", a.upgrades.run)
+	g.Add("disk", a.disk.Run)
 	cfg.Log.Info("agent", "node", cfg.Member.Node(), "address", cfg.Address, "version", cfg.Version)
 	return g.Run(ctx)
+}
+
+// Rehearse comes up as Run does until a server has taken this agent and the machine's engine knows what is there; it obeys no order.
+func Rehearse(ctx context.Context, cfg Config) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	well := false
+	a, err := newAgent(cfg, func() {
+		well = true
+		end()
+	})
+	if err != nil {
+		return err
+	}
+	defer a.walls.close()
+	var g run.Group
+	attend(&g, a)
+	if err := g.Run(ctx); err != nil || well {
+		return err
+	}
+	return fault.From(ctx.Err())
 }
 
 func (a *agent) dir() string { return filepath.Join(a.cfg.Data, dirEngine) }
@@ -138,7 +198,8 @@ func (a *agent) hello(ctx context.Context) (agentengine.Hello, error) {
 	}
 	epoch, err := record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs))
 	return agentengine.Hello{
-		Homes: hostengine.Homes{Dir: a.dir()}.List(), Version: a.cfg.Version, MachineID: a.cfg.MachineID, BootID: nodes[0].Status.BootID, Instance: a.instance, Address: a.cfg.Address,
+		Upgrade: a.upgrades.now(),
+		Homes:   hostengine.Homes{Dir: a.dir()}.List(), Version: a.cfg.Version, MachineID: a.cfg.MachineID, BootID: nodes[0].Status.BootID, Instance: a.instance, Address: a.cfg.Address,
 		Now: clock.Real.Now(), Epoch: epoch, Node: nodes[0],
 	}, err
 }
@@ -157,6 +218,10 @@ func (a *agent) inventory(ctx context.Context) ([]api.Node, error) {
 	a.mu.Lock()
 	problem, road := a.problem, a.roadProblem
 	a.mu.Unlock()
+	full := a.disk.State()
+	if full != nil {
+		n.Status.Ready, n.Status.Reason, n.Status.Message = false, full.Reason, fault.Text{EN: full.Message.EN + " " + full.Hint.EN, ZH: full.Message.ZH + full.Hint.ZH}
+	}
 	for _, t := range []fault.Text{why, problem, road} {
 		n.Status.Message = fault.Text{EN: strings.TrimSpace(n.Status.Message.EN + " " + t.EN), ZH: n.Status.Message.ZH + t.ZH}
 	}
@@ -204,25 +269,30 @@ func (a *agent) learn(targets []string) error {
 	return a.writeTargets()
 }
 
-// settle takes what a server says beside orders.
+// settle takes what a server says beside orders. What a full disk does not keep is kept when there is room: the machine is not away for that.
 func (a *agent) settle(s agentengine.Settings) error {
 	a.mu.Lock()
 	same := reflect.DeepEqual(s, a.set)
-	a.set = s
+	a.unkept = nil
 	a.mu.Unlock()
 	if same {
 		return nil
 	}
-	if err := a.learn(s.Targets); err != nil {
-		return err
-	}
 	shared, problem, err := a.sharedStore(s)
-	if err != nil {
-		return err
+	if err == nil {
+		err = a.learn(s.Targets)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.shared, a.problem = shared, problem
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		a.cfg.Log.Warn("what a server said could not be kept; it is when the disk has room", "error", err)
+		a.unkept = &s
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.set, a.shared, a.problem = s, shared, problem
 	return nil
 }
 
@@ -279,8 +349,11 @@ func (a *agent) mostImages(project string) int64 {
 	return a.set.ImageMost[project]
 }
 
-// write makes a private file that appears whole.
+// write makes a private file that appears whole. One that is so already needs no room.
 func write(path string, content []byte) error {
+	if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, content) {
+		return nil
+	}
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -19,11 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/agent/watch"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/cores"
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/agency"
+	"github.com/fermi-cluster/fermi/internal/store/embedded"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
@@ -42,6 +45,7 @@ type flags struct {
 	network               string
 	forward               int
 	level, format         string
+	rehearse              string // the program that this one is to replace; "": this is no rehearsal
 }
 
 // Command is `fermi agent`.
@@ -53,7 +57,9 @@ func Command(version string) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, version) },
 	}
 	f.bind(cmd.Flags())
-	cmd.AddCommand(install(version))
+	cmd.Flags().StringVar(&f.rehearse, flagRehearse, "", "")
+	_ = cmd.Flags().MarkHidden(flagRehearse)
+	cmd.AddCommand(install(version), watch.Command())
 	return cmd
 }
 
@@ -102,8 +108,8 @@ func (f *flags) run(cmd *cobra.Command, version string) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	if err := cores.Nice(niceness); err != nil {
+	defer func() { _ = lock.Close() }()
+	if err := errors.Join(cores.Nice(niceness), cgroup.First()); err != nil {
 		log.Debug("this agent runs with the priority that tasks have", "error", err)
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -112,9 +118,24 @@ func (f *flags) run(cmd *cobra.Command, version string) error {
 	if err != nil {
 		return err
 	}
-	return Run(ctx, Config{
-		Member: m, Data: f.data, Exe: exe, Version: version, Address: cmp.Or(f.advertise, ownAddress(m)), Labels: wish.Labels, MachineID: wish.MachineID, Folders: folders, Network: f.network, Forward: f.forward, Log: log,
-	})
+	cfg := Config{
+		Member: m, Data: f.data, Exe: cmp.Or(f.rehearse, exe), Version: version, Address: cmp.Or(f.advertise, ownAddress(m)), Labels: wish.Labels, MachineID: wish.MachineID, Folders: folders, Network: f.network, Forward: f.forward, Log: log,
+	}
+	if f.rehearse != "" {
+		return Rehearse(ctx, cfg)
+	}
+	for {
+		err := Run(ctx, cfg)
+		var next *Successor
+		if !errors.As(err, &next) || ctx.Err() != nil {
+			return err
+		}
+		_ = lock.Close() // the new one takes it
+		next.succeed(ctx, cfg, cmd.ErrOrStderr())
+		if lock, err = alone(f.data); err != nil {
+			return err
+		}
+	}
 }
 
 // settle makes the agent's folder, and locks it.
@@ -128,6 +149,7 @@ func (f *flags) settle() (lock *os.File, err error) {
 	if err := os.MkdirAll(f.data, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "DataFolder", fault.T("The folder %s can't be made.", "无法创建目录 %s。", f.data)).Because(err)
 	}
+	embedded.MakeRoom(f.data)
 	return alone(f.data)
 }
 
@@ -140,6 +162,9 @@ func (f *flags) member(ctx context.Context, cmd *cobra.Command, log *slog.Logger
 	wish, token, err := f.wish(version)
 	if err != nil {
 		return nil, wish, err
+	}
+	if f.rehearse != "" && m != nil {
+		return m, wish, nil
 	}
 	if m == nil || token.Secret != "" && len(f.join) > 0 {
 		switch now, err := f.joinNow(ctx, cmd, log, wish, token); {

@@ -161,6 +161,7 @@ RestartSec=2
 KillMode=process
 Delegate=yes
 OOMScoreAdjust=-900
+CPUWeight=1000
 LimitNOFILE=1048576
 TasksMax=infinity
 

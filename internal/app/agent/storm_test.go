@@ -47,13 +47,17 @@ func (still) Stop(context.Context, engine.Name, time.Duration) error { return ni
 func (still) Remove(context.Context, engine.Name) error              { return nil }
 
 // stormServer serves agents at an address, as the leader of an epoch.
-func stormServer(t *testing.T, l net.Listener, key []byte, epoch int64, nodes []api.Node) (e *agentengine.Engine, end func()) {
+func stormServer(t *testing.T, l net.Listener, key []byte, epoch int64, nodes []api.Node, change ...func(*agentengine.Config)) (e *agentengine.Engine, end func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	e = agentengine.New(agentengine.Config{
+	cfg := agentengine.Config{
 		Epoch: epoch, Mint: func(n engine.Name) string { return string(n) }, Wait: time.Minute, Log: log,
 		Joined: func(context.Context) ([]api.Node, error) { return nodes, nil },
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	e = agentengine.New(cfg)
 	keys := func() [][]byte { return [][]byte{key} }
 	desk := agency.NewDesk(agency.DeskConfig{
 		Keys: keys, Version: "dev", Log: log, Known: func(context.Context, agency.Identity) error { return nil },

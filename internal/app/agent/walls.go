@@ -98,7 +98,14 @@ func (w walls) leave(log *slog.Logger) {
 	if err := w.network.Leave(); err != nil {
 		log.Warn("the network of the replicas is left on the machine", "error", err)
 	}
-	w.network.Close()
+	w.close()
+}
+
+// close leaves the network to who comes next.
+func (w walls) close() {
+	if w.network != nil {
+		w.network.Close()
+	}
 }
 
 // say is what the node's status tells.

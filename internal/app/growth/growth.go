@@ -33,6 +33,8 @@ type Growth struct {
 	Events        history.Events
 	Clock         clock.Clock
 	Log           *slog.Logger
+
+	outlooks outlooks
 }
 
 const (
@@ -80,7 +82,9 @@ func (g *Growth) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		wishes := g.tell(ctx, share(gangs, slices.Sorted(maps.Keys(g.Zones)), g.Why))
+		list := share(gangs, slices.Sorted(maps.Keys(g.Zones)), g.Why)
+		g.outlooks.settle(list, g.Clock.Now(), func(id string) (time.Time, bool) { return g.began(ctx, id) }, func(zone string, since time.Time) int { return g.coming(ctx, zone, since) })
+		wishes := g.tell(ctx, list)
 		for zone, to := range g.Zones {
 			g.ask(ctx, zone, to, wishes[zone], failed)
 		}
@@ -121,6 +125,34 @@ func (g *Growth) waiting(ctx context.Context) (out []*api.Workload, err error) {
 		return cmp.Or(a.Meta.CreatedAt.Compare(b.Meta.CreatedAt), cmp.Compare(a.Meta.ID, b.Meta.ID))
 	})
 	return out, nil
+}
+
+// began is when some work got its place, if it has one.
+func (g *Growth) began(ctx context.Context, id string) (time.Time, bool) {
+	o, err := store.WorkByID(ctx, g.Store, id, 0)
+	if err != nil {
+		return time.Time{}, false
+	}
+	w := o.Workload()
+	if w.Phase == api.PhasePending || w.Phase.Finished() || w.Ran.PlacedAt == nil {
+		return time.Time{}, false
+	}
+	return *w.Ran.PlacedAt, true
+}
+
+// coming counts the nodes of a zone that came after a time and are not ready yet.
+func (g *Growth) coming(ctx context.Context, zone string, since time.Time) (n int) {
+	snap, err := g.Store.List(ctx, api.KindNode, "", 0)
+	if err != nil {
+		return 0
+	}
+	snap.Ascend("", func(o api.Object) bool {
+		if isComing(o.(*api.Node), zone, since) {
+			n++
+		}
+		return true
+	})
+	return n
 }
 
 // asked is a gang and where it is asked for.

@@ -48,6 +48,8 @@ type Config struct {
 	Shared  record.SharedTier
 	Version string
 	Log     *slog.Logger
+	// Measured is told how far zones are apart, as agents found; nil: they measure nothing.
+	Measured func(from, to string, m api.MeasuredLatency)
 	// Ask puts a wish to join to the leader; asked is false where we lead, or there is nobody else.
 	Ask func(ctx context.Context, w agency.Wish) (j agency.Joined, asked bool, err error)
 }
@@ -64,7 +66,7 @@ type Hosts struct {
 // New makes it; it starts nothing.
 func New(cfg Config) *Hosts {
 	h := &Hosts{cfg: cfg}
-	h.Desk = agency.NewDesk(agency.DeskConfig{Keys: cfg.Keys, Targets: h.targets, Version: cfg.Version, Log: cfg.Log, Known: h.known, Join: func(ctx context.Context, w agency.Wish) (agency.Joined, error) {
+	h.Desk = agency.NewDesk(agency.DeskConfig{Keys: cfg.Keys, Targets: h.targets, Version: cfg.Version, Program: handOut, Log: cfg.Log, Known: h.known, Join: func(ctx context.Context, w agency.Wish) (agency.Joined, error) {
 		if j, asked, err := cfg.Ask(ctx, w); asked {
 			return j, err
 		}
@@ -76,7 +78,7 @@ func New(cfg Config) *Hosts {
 // Lead makes the engine of a leadership; give it back at its end.
 func (h *Hosts) Lead(epoch store.Epoch, mint func(engine.Name) string) (e *agentengine.Engine, give func()) {
 	e = agentengine.New(agentengine.Config{
-		Epoch: epoch.Revision, Mint: mint, Joined: h.joined, Expected: h.expected, Settings: h.settings, Homeless: h.homeless, Log: h.cfg.Log, Clock: clock.Real,
+		Epoch: epoch.Revision, Mint: mint, Joined: h.joined, Expected: h.expected, Settings: h.settings, Homeless: h.homeless, Upgraded: h.upgraded, Measured: h.cfg.Measured, Log: h.cfg.Log, Clock: clock.Real,
 	})
 	h.epoch.Store(&epoch)
 	h.engine.Store(e)

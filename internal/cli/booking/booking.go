@@ -131,7 +131,7 @@ func Moment(text string, now time.Time) (time.Time, bool) {
 }
 
 // fieldFlags are the arguments behind the fields of a booking.
-var fieldFlags = strings.NewReplacer("metadata.name", "NAME", "spec.from", "--from", "spec.to", "--to", "spec.notice", "--notice", "spec.zone", "--zone", "spec.labels", "--label", "spec.projects", "--for-project", "spec.reason", "--reason", "spec.nodes", "NODE")
+var fieldFlags = strings.NewReplacer("metadata.name", "NAME", "spec.from", "--from", "spec.to", "--to", "spec.notice", "--notice", "spec.zone", "--zone", "spec.labels", "--label", "spec.projects", "--for-project", "spec.reason", "--reason", "spec.devices.type", "--type", "spec.devices.count", "--devices", "spec.devices", "--devices", "spec.nodes", "NODE")
 
 func submit(ctx context.Context, w *online.Where, b *booking.Booking) error {
 	made, err := client.Create(ctx, w.Client, b)
@@ -145,6 +145,9 @@ func submit(ctx context.Context, w *online.Where, b *booking.Booking) error {
 		return w.Answer(made)
 	}
 	fmt.Fprintln(w.Cmd.OutOrStdout(), made.Meta.Name)
+	if made.Spec.Devices != nil {
+		w.Say("The nodes with the devices are %s.", "所选节点：%s。", strings.Join(made.Spec.Nodes, ", "))
+	}
 	w.Say("%[2]d [node is|nodes are] booked: %[1]s.", "已预订 %[2]d 个节点：%[3]s。", made.Spec.Words(made.Meta.Name).EN, len(made.Status.Nodes), made.Spec.Words(made.Meta.Name).ZH)
 	return nil
 }
@@ -152,9 +155,11 @@ func submit(ctx context.Context, w *online.Where, b *booking.Booking) error {
 func create() *cobra.Command {
 	var given wish
 	var nodes, projects []string
+	var devices int
+	var kind string
 	c := &cobra.Command{
 		Use: "create NAME", Short: cli.Both("Book nodes for a project", "为项目预订节点"), Args: cobra.ExactArgs(1),
-		Example: "  fermi booking create thesis --for-project vision --zone beijing-1 --label rack=r3 --from 2026-12-01T08:00 --for 72h",
+		Example: "  fermi booking create thesis --for-project vision --zone beijing-1 --label rack=r3 --from 2026-12-01T08:00 --for 72h\n  fermi booking create thesis --for-project vision --devices 32 --type A100 --from 2026-12-01T08:00 --for 72h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := online.Dial(cmd)
 			if err != nil {
@@ -165,11 +170,16 @@ func create() *cobra.Command {
 				return err
 			}
 			s.Projects = projects
+			if devices != 0 || kind != "" {
+				s.Devices = &booking.Devices{Count: devices, Type: kind}
+			}
 			return submit(cmd.Context(), &w, &booking.Booking{Meta: api.Meta{Name: args[0]}, Spec: s})
 		},
 	}
 	given.bind(c)
 	c.Flags().StringSliceVar(&nodes, "node", nil, cli.Both("this node; may be repeated", "该节点；可重复"))
+	c.Flags().IntVar(&devices, "devices", 0, cli.Both("so many accelerators: whole nodes that have them are chosen, close to each other", "所需加速卡数：自动选择彼此邻近、合计满足数量的整机节点"))
+	c.Flags().StringVar(&kind, "type", "", cli.Both("type of --devices, such as A100; any when absent", "--devices 的型号，如 A100；默认不限"))
 	c.Flags().StringSliceVar(&projects, "for-project", nil, cli.Both("whose work may stand there; may be repeated", "允许使用的项目；可重复"))
 	_ = c.MarkFlagRequired("for-project") // it is one
 	return c

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -57,6 +58,8 @@ type Answers struct {
 	Shares  []api.QueueShare
 	Lost    api.Outage
 	Usage   client.Usage
+	// Upgrade is what becomes of a node's agent that is to be upgraded.
+	Upgrade func(*api.Node) (joined.Upgrade, *fault.Error)
 	// Checkpoints are those of every task.
 	Checkpoints []api.Checkpoint
 }
@@ -236,6 +239,13 @@ func (f *Fake) kind(w http.ResponseWriter, r *http.Request, info api.KindInfo, p
 	}
 	obj := f.Objects[info.Kind][i]
 	switch {
+	case len(path) == 2 && path[1] == "upgrade":
+		up, bad := f.Upgrade(obj.(*api.Node))
+		if bad != nil {
+			refuse(w, bad)
+			return
+		}
+		answer(w, up)
 	case len(path) == 2: // cordon, uncordon
 		obj.(*api.Node).Spec.Cordoned = path[1] == "cordon"
 		answer(w, obj)

@@ -1,6 +1,6 @@
-// Package host has the words of the command line about machines that come and go: `fermi node add` and `fermi node remove`.
+// Package host has the words of the command line about machines that come and go: `fermi node add`, `remove` and `upgrade`.
 //
-// Place: layer 5, on call. Promise: what is to be typed on the new machine is shown whole, and a token is shown once.
+// Place: layer 5, on call. Promise: what is to be typed on the new machine is shown whole, and a token is shown once; an upgrade that fails stops the others.
 // Enemies: a secret in a process list, a machine that is removed while work stands there.
 package host
 
@@ -20,8 +20,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// Commands are `fermi node add, remove`.
-func Commands(a *call.Shell) []*cobra.Command { return []*cobra.Command{add(a), remove(a)} }
+// Commands are `fermi node add, remove, upgrade`.
+func Commands(a *call.Shell) []*cobra.Command { return []*cobra.Command{add(a), remove(a), upgrade(a)} }
 
 func add(a *call.Shell) *cobra.Command {
 	cmd := &cobra.Command{

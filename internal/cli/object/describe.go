@@ -61,6 +61,7 @@ func Describe(ctx context.Context, s *call.Session, obj api.Object) error {
 	d.Add("Created", "创建时间", when(s, &m.CreatedAt))
 	d.Add("Deletion asked", "请求删除", when(s, m.DeletedAt))
 	if n, ok := obj.(*api.Node); ok {
+		describeAgent(s, d, n)
 		for _, l := range n.Status.Launchers {
 			d.Add("Launchers", "启动器", card.Launchers(l).In(s.Lang))
 		}

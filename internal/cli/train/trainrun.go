@@ -145,7 +145,7 @@ var fieldFlags = strings.NewReplacer(
 	"spec.roles[0].resources.accelerators.count", "--gpus", "spec.roles[0].resources.accelerators.type", "--gpu-type",
 	"spec.roles[0].resources.cpu", "--cpu", "spec.roles[0].resources.memory", "--memory", "spec.roles[0].resources.ephemeralDisk", "--ephemeral-disk", "spec.roles[0].resources.processes", "--processes", "spec.roles[0].replicas", "--replicas",
 	"spec.roles[0].ranks", "--ranks", "spec.roles[0].spares", "--spares", "spec.roles[0].env", "--env", "spec.priorityClass", "--priority-class", "spec.priority", "--priority",
-	"spec.queue", "--queue", "spec.framework", "--framework", "spec.image", "--image", "spec.zones.allow", "--zone", "spec.zones.spot", "--spot", "spec.zones", "--zone", "metadata.name", "--name",
+	"spec.queue", "--queue", "spec.framework", "--framework", "spec.image", "--image", "spec.zones.allow", "--zone", "spec.zones.split", "--split", "spec.zones.spot", "--spot", "spec.zones", "--zone", "metadata.name", "--name",
 	"metadata.displayName", "--display-name", "metadata.project", "--project", "spec.timeouts.run", "--timeout", "spec.hyperParameters", "--hp",
 	"spec.expectedTime", "--expected-time", "spec.credentials", "--credential", "spec.code.git.secret", "--git-secret", "spec.code.git.url", "--git",
 	"spec.code.requirements", "--requirements", "spec.checkpoint.from", "--from", "spec.inside", "--inside", "spec.restartPolicy.maxRestarts", "--restarts", "spec.indexes", "--array", "spec.atOnce", "--array",

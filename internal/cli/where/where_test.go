@@ -25,6 +25,14 @@ func TestTask(t *testing.T) {
 		{[]string{"--prefer", "price=3,carbon=1"}, &api.ZoneRules{Prefer: &where.Weights{Price: 3, Carbon: 1}}, false},
 		{[]string{"--prefer", "latency=2", "--stay"}, &api.ZoneRules{Prefer: &where.Weights{Latency: 2}, Stay: true}, false},
 		{[]string{"--spot", "never"}, &api.ZoneRules{Spot: spot.Never}, false},
+		{[]string{"--split", "a=1,b=4"}, &api.ZoneRules{Split: map[string]int{"a": 1, "b": 4}}, false},
+		{[]string{"--split", "b,a"}, &api.ZoneRules{Split: map[string]int{"a": 2, "b": 3}}, false},
+		{[]string{"--split", "a, b,c"}, &api.ZoneRules{Split: map[string]int{"a": 2, "b": 2, "c": 1}}, false},
+		{[]string{"--split", "a=1,b"}, nil, true},
+		{[]string{"--split", "a,a"}, nil, true},
+		{[]string{"--split", "a=0"}, nil, true},
+		{[]string{"--split", "a=x"}, nil, true},
+		{[]string{"--split", ""}, nil, true},
 		{[]string{"--prefer", "price"}, nil, true},
 		{[]string{"--prefer", "price=1,price=2"}, nil, true},
 		{[]string{"--prefer", "speed=1"}, nil, true},
@@ -33,7 +41,7 @@ func TestTask(t *testing.T) {
 		set := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.Add(set, english)
 		err := set.Parse(c.args)
-		var task api.TrainingTask
+		task := api.TrainingTask{Spec: api.TrainingTaskSpec{Roles: []api.Role{{Replicas: 4}, {Replicas: 1}}}}
 		f.Over(&task)
 		if d := cmp.Diff(c.want, task.Spec.Zones); (err != nil) != c.bad || err == nil && d != "" {
 			t.Errorf("%v: %v; %s", c.args, err, d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -29,7 +30,8 @@ const askAgain = 5 * time.Second
 type Controller struct {
 	cfg   Config
 	epoch store.Epoch
-	log   logbook // of what tasks measured
+	log   logbook // of what tasks and agents measured
+	loop  atomic.Pointer[reconcile.Loop]
 }
 
 // New makes a controller; it starts nothing.
@@ -41,6 +43,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	feed := c.cfg.Store.Subscribe(api.KindZone, api.KindNode, api.KindTrainingTask)
 	defer feed.Close()
 	loop := reconcile.New(reconcile.Config{Name: "zone", Reconciler: c, Workers: 1, Clock: c.cfg.Clock, Log: c.cfg.Log})
+	c.loop.Store(loop)
 	snap, err := c.cfg.Store.List(ctx, api.KindZone, "", 0)
 	if err != nil {
 		return err
@@ -62,6 +65,16 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	err = loop.Run(ctx)
 	wg.Wait()
 	return err
+}
+
+// Measured takes up what agents found between two zones, while its server leads. It never blocks.
+func (c *Controller) Measured(from, to string, m api.MeasuredLatency) {
+	loop := c.loop.Load()
+	if loop == nil || !c.log.both(from, to, m) {
+		return
+	}
+	loop.Add(api.Key{Kind: api.KindZone, Name: from})
+	loop.Add(api.Key{Kind: api.KindZone, Name: to})
 }
 
 // follow asks for a turn of every zone that a change is about.

@@ -10,7 +10,7 @@
 //
 // Invariants:
 //  1. Health, reason, message and counts are written here only. Measured is written by operators that report it, and here from what
-//     the preflights of tasks found: seldom (a pair at most once a quarter of an hour, sooner only where it is another class now), and
-//     never from nodes of one machine.
+//     the preflights of tasks, and agents, found: seldom (a pair at most once a quarter of an hour, sooner only where it is another class now,
+//     and once in six hours where an agent found the same), and never from nodes of one machine.
 //  2. What an operator set by hand is never overruled.
 package zone

@@ -12,8 +12,12 @@ import (
 const (
 	refreshAfter = 15 * time.Minute
 	changedAfter = time.Minute         // where it is of another class now
+	calmAfter    = 6 * time.Hour       // where an agent found the same again: agents never rest
 	forgetAfter  = 30 * 24 * time.Hour // nobody learns anything from it any more
 )
+
+// What an agent finds is the same where it differs by less than a tenth, or a tenth of a millisecond.
+const sameBy, sameMs = 0.1, 0.1
 
 // keep is the table of a zone with what tasks found since of zones that exist, without what is too old. Nothing new gives the same table.
 func keep(s seen, now time.Time) map[string]api.MeasuredLatency {
@@ -45,6 +49,9 @@ func replaces(m, old api.MeasuredLatency) bool { return m.At.Sub(old.At) >= wort
 func worthAfter(m, old api.MeasuredLatency) time.Duration {
 	if cost.ClassOf(m.P50Ms).Name != cost.ClassOf(old.P50Ms).Name {
 		return changedAfter
+	}
+	if m.Task == "" && math.Abs(m.P50Ms-old.P50Ms) <= max(sameBy*old.P50Ms, sameMs) {
+		return calmAfter
 	}
 	return refreshAfter
 }

@@ -67,6 +67,18 @@ func TestKeep(t *testing.T) {
 		}
 	}
 
+	agents := want
+	agents.Task = "" // who never rests
+	for _, tc := range []struct {
+		later time.Duration
+		ms    float64
+		taken bool
+	}{{time.Hour, 12.5, false}, {time.Hour, 14, true}, {calmAfter, 12.5, true}, {5 * time.Minute, 14, false}, {time.Minute, 1, true}} {
+		if got := table(agents, tc.later, tc.ms)["b"]; (got.P50Ms == tc.ms) != tc.taken {
+			t.Errorf("an agent, %s later, %v ms: %+v", tc.later, tc.ms, got)
+		}
+	}
+
 	z := &api.Zone{Meta: api.Meta{Name: "a"}, Status: api.ZoneStatus{Measured: map[string]api.MeasuredLatency{"b": want}}}
 	s := seen{zone: z, peers: map[string]bool{"a": true, "b": true}, trips: map[string]api.MeasuredLatency{"b": want, "gone": want}}
 	if got := slices.Collect(maps.Keys(keep(s, now))); !slices.Equal(got, []string{"b"}) {

@@ -7,8 +7,8 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
-// logbook is the newest that the preflights of tasks found, from zone to zone. It is made anew from the store by each leader: what a task
-// found is in its status. At most one entry for each pair of zones.
+// logbook is the newest that the preflights of tasks and agents found, from zone to zone. Each leader makes it anew: what a task
+// found is in its status, and agents measure again. At most one entry for each pair of zones.
 type logbook struct {
 	mu    *sync.Mutex
 	trips map[string]map[string]api.MeasuredLatency
@@ -34,13 +34,27 @@ func (l logbook) note(t *api.TrainingTask) (zones []string) {
 			P50Ms: c.LatencyMs, P99Ms: max(c.LatencyMs, c.SlowestMs), Samples: c.Pairs, At: pf.FinishedAt.Round(0).UTC(),
 			FromNode: c.FromNode, ToNode: c.ToNode, Task: t.Meta.Project + "/" + t.Meta.Name,
 		}
-		if l.put(c.From, c.To, m) {
-			m.FromNode, m.ToNode = m.ToNode, m.FromNode
-			l.put(c.To, c.From, m)
+		if l.putBoth(c.From, c.To, m) {
 			zones = append(zones, c.From, c.To)
 		}
 	}
 	return zones
+}
+
+// both takes up what was found between two zones; false: that is no news.
+func (l logbook) both(from, to string, m api.MeasuredLatency) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.putBoth(from, to, m)
+}
+
+// putBoth is for holders of the lock.
+func (l logbook) putBoth(from, to string, m api.MeasuredLatency) bool {
+	if !l.put(from, to, m) {
+		return false
+	}
+	m.FromNode, m.ToNode = m.ToNode, m.FromNode
+	return l.put(to, from, m)
 }
 
 func (l logbook) put(from, to string, m api.MeasuredLatency) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -30,6 +31,10 @@ type Config struct {
 	Homeless func(ctx context.Context, owners []string) ([]string, error)
 	// Settings are what agents are told beside orders.
 	Settings func() Settings
+	// Upgraded is told how the last upgrade of an agent ended, whenever that attaches; nil: nobody is.
+	Upgraded func(node string, u joined.Upgrade)
+	// Measured is told how far zones are apart, as their agents found; nil: nobody measures.
+	Measured func(from, to string, m api.MeasuredLatency)
 	// Wait is how long everybody that joined may take to attach before the engine is ready without them; 3 s when 0.
 	Wait  time.Duration
 	Log   *slog.Logger
@@ -106,6 +111,7 @@ func New(cfg Config) *Engine {
 		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: engine.NewBoard(),
 		joined: map[string]api.Node{}, hosts: map[string]*host{}, change: make(chan struct{}, 1),
 	}
+
 }
 
 var (
@@ -146,7 +152,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.report()
 	close(e.ready)
-	told := e.cfg.Settings()
+	told, measure := e.cfg.Settings(), &trips{asked: map[pair]time.Time{}}
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,6 +166,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		if now := e.cfg.Settings(); !reflect.DeepEqual(now, told) {
 			told = now
 			e.tellAll(frame(0, kindSettings, now))
+		}
+		if now := e.cfg.Clock.Now(); e.cfg.Measured != nil && measure.time(now) {
+			e.mu.Lock()
+			for name, to := range measure.due(now, stations(e.hosts, e.joined)) {
+				e.hosts[name].now.out.put(frame(0, kindProbe, []Reach{to}))
+			}
+			e.mu.Unlock()
 		}
 		e.report()
 	}
@@ -275,6 +288,9 @@ func (e *Engine) Attend(ctx context.Context, node string, hello Hello, s Stream)
 		_ = v.out.send(s, ctx.Done(), e.cfg.Clock)
 	})
 	wg.Go(func() { e.sweepHomes(ctx, v, hello.Homes) })
+	if u := hello.Upgrade; u != nil && u.Over() && e.cfg.Upgraded != nil {
+		e.cfg.Upgraded(node, *u)
+	}
 	got := make(chan error, 1)
 	go func() { got <- e.listen(h, v, s) }() // ends with the stream, which the caller ends
 	select {
@@ -401,6 +417,13 @@ func (e *Engine) listen(h *host, v *visit, s Stream) error {
 				return err
 			}
 			v.answer(f.Seq, r.err())
+		case kindTrips: // asked for by who wants to know
+			e.mu.Lock()
+			all := readTrips(f.Body, e.joined, h.name, e.cfg.Clock.Now())
+			e.mu.Unlock()
+			for _, t := range all {
+				e.cfg.Measured(t.from, t.to, t.MeasuredLatency)
+			}
 		case kindRefuse:
 			var r refusal
 			if err := read(f, &r); err != nil {

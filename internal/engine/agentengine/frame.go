@@ -6,6 +6,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -33,6 +34,7 @@ const (
 	kindWhole = "whole" // everything that the machine's engine knew was said
 	kindDone  = "done"  // answer: with Seq of the order
 	kindBeat  = "beat"  // the time by its clock; from both ends
+	kindTrips = "trips" // []Trip
 )
 
 // The kinds of frames from a server.
@@ -45,6 +47,8 @@ const (
 	kindRemove   = "remove"   // engine.Name
 	kindPoke     = "poke"     // engine.Name
 	kindErase    = "erase"    // id of a task whose checkpoints on the machine's disk are to go
+	kindUpgrade  = "upgrade"  // Program
+	kindProbe    = "probe"    // []Reach
 )
 
 // Beats. Each end says something that often; one that has heard nothing for Silent takes the other to be away.
@@ -65,6 +69,17 @@ type Hello struct {
 	Node      api.Node  `json:"node"`
 	// Homes are the owners of homes on its disk.
 	Homes []string `json:"homes,omitempty"`
+	// Upgrade is how the last one went that was asked for.
+	Upgrade *joined.Upgrade `json:"upgrade,omitempty"`
+}
+
+// Program is what an agent is to replace its own by.
+type Program struct {
+	ID       string `json:"id"` // of the asking
+	Version  string `json:"version"`
+	Platform string `json:"platform"` // as "linux/amd64"
+	Digest   string `json:"digest"`   // SHA-256, hexadecimal
+	Size     int64  `json:"size"`
 }
 
 // Settings are what an agent is told beside orders.

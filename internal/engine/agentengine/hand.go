@@ -30,8 +30,15 @@ type HandConfig struct {
 	Settle func(Settings) error
 	// Erase deletes what the machine's disk has of a task's checkpoints.
 	Erase func(taskID string) error
-	Log   *slog.Logger
-	Clock clock.Clock
+	// Upgrade begins to replace the agent's program; nil: it can't.
+	Upgrade func(Program) error
+	// Measure is how long connections to other machines take; nil: it measures none.
+	Measure func(ctx context.Context, to []Reach) []Trip
+	// Rehearse is told that a server took us and that the machine's engine knows what is there; then the stream ends and no order was obeyed.
+	// nil: this is no rehearsal.
+	Rehearse func()
+	Log      *slog.Logger
+	Clock    clock.Clock
 }
 
 // Hand is the agent's end: it has one engine, of the highest epoch that was heard of. Safe for concurrent use.
@@ -185,7 +192,23 @@ func (h *Hand) Attend(ctx context.Context, s Stream, greeted func()) error {
 		return err
 	}
 	greeted()
+	if h.cfg.Rehearse != nil {
+		return h.rehearse(ctx, under)
+	}
 	return h.serve(ctx, s, under)
+}
+
+// rehearse waits until the engine would serve.
+func (h *Hand) rehearse(ctx context.Context, under *reign) error {
+	select {
+	case <-under.adapter.Ready():
+		h.cfg.Rehearse()
+		return nil
+	case <-under.over:
+		return errOver
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // refuse tells a server why its orders are not obeyed, and gives it the time to hear it: the caller ends the stream, and with that all
@@ -318,6 +341,11 @@ func (a *attendance) listen(ctx context.Context, s Stream, heard chan<- struct{}
 			if p, ok := a.adapter.(engine.Prompted); ok && json.Unmarshal(f.Body, &name) == nil {
 				p.Poke(name)
 			}
+		case kindProbe:
+			var to []Reach
+			if a.h.cfg.Measure != nil && json.Unmarshal(f.Body, &to) == nil {
+				wg.Go(func() { a.tell(frame(0, kindTrips, a.h.cfg.Measure(ctx, to))) })
+			}
 		case kindSettings:
 			var set Settings
 			err := read(f, &set)
@@ -367,6 +395,14 @@ func (a *attendance) obey(ctx context.Context, f Frame) error {
 			return err
 		}
 		return a.h.cfg.Erase(id)
+	case kindUpgrade:
+		var p Program
+		if err := read(f, &p); err != nil {
+			return err
+		}
+		if a.h.cfg.Upgrade != nil {
+			return a.h.cfg.Upgrade(p)
+		}
 	}
-	return fault.New(fault.Invalid, "UnknownOrder", fault.T("This agent does not know the order %q; it is of an earlier version.", "该代理不认识指令 %q，其版本较早。", f.Kind))
+	return fault.New(fault.Invalid, reasonUnknown, fault.T("This agent does not know the order %q; it is of an earlier version.", "该代理不认识指令 %q，其版本较早。", f.Kind))
 }

@@ -30,6 +30,7 @@ func (h *host) status(kept api.Node, now time.Time) (api.Node, bool) {
 		n.Meta, n.Spec.Zone, n.Spec.Agent = kept.Meta, kept.Spec.Zone, kept.Spec.Agent
 		n.Spec.Rack, n.Spec.Leaf, n.Spec.Spot = kept.Spec.Agent.Labels["rack"], kept.Spec.Agent.Labels["leaf"], joined.IsSpot(kept.Spec.Agent.Labels)
 		agent := joined.AgentStatus{Version: h.said.Version, Address: h.said.Address}
+		agent.Upgrade = h.said.Upgrade
 		if n.Status.Agent != nil {
 			agent.Forward = n.Status.Agent.Forward
 		}

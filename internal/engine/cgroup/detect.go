@@ -195,7 +195,7 @@ func handDown(dir, controller string) bool {
 	if pids, err := pidsOf(dir); err != nil || len(pids) != 1 || pids[0] != os.Getpid() {
 		return false
 	}
-	leaf := filepath.Join(dir, "fermi-server")
+	leaf := filepath.Join(dir, first)
 	if makeFolder(leaf) != nil || writeFile(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid())) != nil {
 		return false
 	}

@@ -206,6 +206,46 @@ func TestCreateTwiceIsOne(t *testing.T) {
 	}
 }
 
+// TestFirst: who goes first weighs more than all replicas together, and what it starts is where it was before, once it says so.
+func TestFirst(t *testing.T) {
+	s := Detect()
+	if s.Roots["cpu"] == "" {
+		t.Skipf("no cgroups here: %s", s.Reason.EN)
+	}
+	before := cpuGroup(t)
+	if err := First(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := NotFirst(); err != nil {
+			t.Error(err)
+		}
+		if got := cpuGroup(t); s.Version == 1 && got != before {
+			t.Errorf("it is in %s, and was in %s", got, before)
+		}
+	}()
+	newGroup(t, s, Limits{})
+	file := map[int]string{1: "cpu.shares", 2: "cpu.weight"}[s.Version]
+	ours, err := readInt(filepath.Join(s.Roots["cpu"], first, file))
+	theirs, otherErr := readInt(filepath.Join(s.Roots["cpu"], folder, file))
+	if err != nil || otherErr != nil || ours < 8*theirs {
+		t.Errorf("%d against %d of all replicas: %v, %v", ours, theirs, err, otherErr)
+	}
+	if got := cpuGroup(t); filepath.Base(got) != first {
+		t.Errorf("it is in %s", got)
+	}
+}
+
+// cpuGroup is this process's group in the tree of the cpu controller.
+func cpuGroup(t *testing.T) string {
+	t.Helper()
+	h, err := cpuTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.own
+}
+
 func TestAddPID(t *testing.T) {
 	for name, s := range supports(t) {
 		t.Run(name, func(t *testing.T) {

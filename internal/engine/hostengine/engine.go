@@ -180,7 +180,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	if e.exposed("") > 0 {
-		e.lookAtNodes()
+		e.LookAtNodes()
 	}
 	wg.Go(e.sweep)
 	if e.cfg.Network != nil {
@@ -325,7 +325,7 @@ func (e *Engine) observe(r *replica, s seen) {
 	e.Put(s.observation(r, cmp.Or(e.cfg.Advertise, loopback)))
 	if s.exit != nil && e.old[r.name] != "" {
 		delete(e.old, r.name)
-		e.lookAtNodes() // they say how many such there are
+		e.LookAtNodes() // they say how many such there are
 	}
 }
 

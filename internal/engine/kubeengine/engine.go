@@ -102,7 +102,7 @@ func New(cfg Config) (*Engine, error) {
 	board := engine.NewBoard()
 	e := &Engine{
 		Board: board, cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), seen: map[engine.Name]*corev1.Pod{},
-		ground: newGround(cfg, board), fence: &fence{cfg.Cluster, cfg.Instance, cfg.Epoch, cfg.Endpoints}, notes: &notes{dir: cfg.Dir, zone: cfg.Cluster.Zone, board: board, log: cfg.Log},
+		ground: newGround(cfg, board), fence: &fence{cfg.Cluster, cfg.Instance, cfg.Epoch, cfg.Endpoints}, notes: &notes{dir: cfg.Dir, zone: cfg.Cluster.Zone, board: board, log: cfg.Log, clock: cfg.Clock},
 		pods: pods{
 			cluster: cfg.Cluster, image: cfg.Image, account: cmp.Or(cfg.Account, "default"), config: recordName(cfg.Cluster.Zone), version: cfg.Version, resources: table(cfg.Resources), rdma: cfg.RDMA,
 		},
@@ -143,6 +143,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.adopt()
 	e.settle()
 	wg.Go(func() { e.ground.reportNodes(ctx) })
+	wg.Go(func() { e.ground.reportClaims(ctx) })
 	return e.follow(ctx)
 }
 
@@ -212,12 +213,12 @@ func (e *Engine) follow(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			e.notes.note()
+			e.notes.note(true)
 			return nil
 		case <-e.cfg.Clock.After(time.Second):
 		}
 		e.press(ctx)
-		e.notes.note()
+		e.notes.note(false)
 		now := e.cfg.Clock.Now()
 		if now.Sub(asked) < beat {
 			continue

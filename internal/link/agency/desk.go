@@ -55,6 +55,8 @@ type DeskConfig struct {
 	Targets func() []string
 	// Version is this server's.
 	Version string
+	// Program opens what this server runs, if its digest is this one; nil: agents get none.
+	Program func(digest string) (io.Reader, error)
 	Log     *slog.Logger
 	Clock   clock.Clock
 }
@@ -81,6 +83,7 @@ func NewDesk(cfg DeskConfig) *Desk {
 func (d *Desk) Register(r grpc.ServiceRegistrar) {
 	agencypb.RegisterAgencyServer(r, d)
 	r.RegisterService(&calls, d)
+	r.RegisterService(&programs, d)
 }
 
 // Take makes e the engine that agents attach to, until give is called.

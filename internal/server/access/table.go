@@ -99,6 +99,7 @@ var table = map[string]Rule{
 	"lostNode":            {All, All, none, none, power, false},
 	"addNode":             {All, All, none, none, power, false},
 	"removeNode":          {All, All, none, none, power, false},
+	"upgradeNode":         {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.

@@ -3,6 +3,8 @@ package booking
 import (
 	"context"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -48,8 +50,13 @@ func (s *Bookings) Hooks() []*objects.Hooks {
 			return s.admit(ctx, b.Object.(*booking.Booking))
 		},
 		Change: func(ctx context.Context, _ *rest.Call, a *objects.Alteration) func() error {
-			next := a.Next.(*booking.Booking)
+			next, before := a.Next.(*booking.Booking), a.Current.(*booking.Booking).Spec
 			next.Spec = a.Given.(*booking.Booking).Spec
+			if now := &next.Spec; now.Devices != nil && reflect.DeepEqual(now.Devices, before.Devices) && now.Zone == before.Zone && maps.Equal(now.Labels, before.Labels) &&
+				(len(now.Nodes) == 0 || slices.Equal(now.Nodes, before.Nodes)) {
+				now.Nodes = before.Nodes // they stay chosen
+				return func() error { return s.promise(ctx, next) }
+			}
 			return func() error { return s.admit(ctx, next) }
 		},
 		Present: objects.Presenting{Fill: s.fill},
@@ -100,6 +107,50 @@ func (s *Bookings) admit(ctx context.Context, b *booking.Booking) error {
 	if err := all.Err(); err != nil || b.Spec.Maintenance() {
 		return err
 	}
+	if b.Spec.Devices != nil {
+		if err := s.choose(ctx, b); err != nil {
+			return err
+		}
+	}
+	return s.promise(ctx, b)
+}
+
+// choose names the nodes that have the devices of a booking.
+func (s *Bookings) choose(ctx context.Context, b *booking.Booking) error {
+	snap, err := s.Truth.List(ctx, api.KindNode, "", 0)
+	if err != nil {
+		return err
+	}
+	others, err := s.Truth.List(ctx, booking.Kind, "", 0)
+	if err != nil {
+		return err
+	}
+	var nodes []*api.Node
+	snap.Ascend("", func(o api.Object) bool {
+		nodes = append(nodes, o.(*api.Node))
+		return true
+	})
+	var then []*booking.BookingSpec
+	others.Ascend("", func(x api.Object) bool {
+		if o := x.(*booking.Booking); o.Meta.Name != b.Meta.Name && o.Spec.Overlaps(&b.Spec) {
+			then = append(then, &o.Spec)
+		}
+		return true
+	})
+	names, have := b.Spec.Choose(nodes, func(n *api.Node) bool {
+		return !slices.ContainsFunc(then, func(o *booking.BookingSpec) bool { return o.Covers(n) })
+	})
+	if names == nil {
+		return fault.New(fault.Conflict, "TooFewDevices", fault.T("%d devices are wished for, and %d can be booked for that time: others are booked already, on closed nodes, or of another type.",
+			"请求预订 %d 张加速卡，该时段可预订 %d 张：其余已被预订、位于停用的节点或型号不符。", b.Spec.Devices.Count, have)).
+			WithHint(fault.T("Ask for fewer, for another time, or in all zones.", "请减少数量、更换时段，或不限可用区。"))
+	}
+	b.Spec.Nodes = names
+	return nil
+}
+
+// promise refuses nodes that another project was promised for the same time.
+func (s *Bookings) promise(ctx context.Context, b *booking.Booking) error {
 	nodes, err := s.Truth.List(ctx, api.KindNode, "", 0)
 	if err != nil {
 		return err

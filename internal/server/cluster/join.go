@@ -60,6 +60,7 @@ type Joins struct {
 func (s *Joins) Routes(reg *rest.Schemas) []*rest.Route {
 	row := api.MustInfo(api.KindNode)
 	return []*rest.Route{
+		s.upgradeRoute(reg),
 		{
 			Method: http.MethodPost, Path: rest.Prefix + "/join-tokens", ID: "addNode", Tag: row.Plural, Kind: api.KindToken, Verb: "create",
 			Summary: "A one-time token with which a machine joins: fermi agent --join ADDRESS --token-file FILE.",

@@ -47,9 +47,10 @@ func RoomOf(path string) (Room, error) {
 }
 
 // Ballast is that of the folder; it holds nothing yet.
-func (d *DataDir) Ballast() *Ballast { return ballastOf(d.path) }
+func (d *DataDir) Ballast() *Ballast { return BallastOf(d.path) }
 
-func ballastOf(data string) *Ballast {
+// BallastOf is that of any folder that is one process's own.
+func BallastOf(data string) *Ballast {
 	b := &Ballast{dir: filepath.Join(data, ballastFolder), data: data, bytes: maxBallast}
 	if room, err := RoomOf(data); err == nil {
 		b.bytes = min(maxBallast, room.Total/16)

@@ -66,7 +66,7 @@ func OpenDataDir(dir string) (*DataDir, error) {
 		return nil, err
 	}
 	if known {
-		lighten(abs)
+		MakeRoom(abs)
 	}
 	lock, err := takeLock(abs)
 	if err != nil {
@@ -83,13 +83,13 @@ func OpenDataDir(dir string) (*DataDir, error) {
 // startRoom is what a start needs, beside what the store has of its own.
 const startRoom, startNames = 24 << 20, 16
 
-// lighten throws ballast away where the disk is so full that nothing could start: a server that does not run ends no task.
-func lighten(dir string) {
+// MakeRoom throws ballast away where the disk is so full that nothing could start: a server that does not run ends no task.
+func MakeRoom(dir string) {
 	room, err := RoomOf(dir)
 	if err != nil {
 		return
 	}
-	b := ballastOf(dir)
+	b := BallastOf(dir)
 	if room.Free < startRoom {
 		b.release(startRoom-room.Free, 0)
 	}

@@ -55,6 +55,15 @@ export function useNodeVerb(name: string) {
   });
 }
 
+/** Has the agent of a machine that joined take the servers' program; what becomes of it is in the node's status. */
+export function useUpgrade(name: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: () => dataOf(api.POST("/api/v1/nodes/{name}/upgrade", { params: { path: { name } } })),
+    onSuccess: () => client.invalidateQueries({ queryKey: nodeKeys.one(name), exact: true }),
+  });
+}
+
 /** A drill: the device is taken to have a fault. */
 export function useFault(name: string) {
   const client = useQueryClient();

@@ -1582,6 +1582,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/upgrade": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have the agent of a machine that joined replace its program by the servers' own. What runs there is not touched; what becomes of it is in status.agent.upgrade, under the id of the answer. */
+        post: operations["upgradeNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -3302,6 +3319,8 @@ export interface components {
             address?: string;
             /** @description Where gateways reach the replicas of services on it: host:port; none while nobody listens there. */
             forward?: string;
+            /** @description The last upgrade that was asked for; absent: none was. */
+            upgrade?: components["schemas"]["Upgrade"];
             version?: string;
         };
         Archive: {
@@ -3489,6 +3508,8 @@ export interface components {
             status?: components["schemas"]["BookingStatus"];
         };
         BookingSpec: {
+            /** @description So many accelerators, of those nodes or of any: the nodes are chosen when it is written, and are then in nodes. */
+            devices?: components["schemas"]["Devices"];
             /**
              * Format: date-time
              * @description When it begins; now when absent.
@@ -3797,6 +3818,15 @@ export interface components {
             /** @description Which stay; the last 2 of local and the last 3 of shared when absent. The newest always does. */
             keep?: components["schemas"]["CheckpointKeep"];
         };
+        CheckpointWish: {
+            /**
+             * Format: int64
+             * @description Of the task; the newest when absent.
+             */
+            step?: number;
+            /** @description Name or id of a task of the project; it may have ended, or be in the archive. */
+            task: string;
+        };
         Checkpoints: {
             /** @description Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report(). */
             auto?: boolean;
@@ -4070,6 +4100,15 @@ export interface components {
             /** @description What was wrong. */
             message?: components["schemas"]["Text"];
             passed: boolean;
+        };
+        Devices: {
+            /**
+             * Format: int64
+             * @description How many; whole nodes that have so many are chosen, close to each other.
+             */
+            count: number;
+            /** @description Of this type, as A100; any when absent. */
+            type?: string;
         };
         Distributed: {
             enabled?: boolean;
@@ -6527,11 +6566,11 @@ export interface components {
         ScaleMetric: {
             /**
              * Format: double
-             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun.
+             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun; of cpu and device: percent of its cores, or of the time of its accelerators, that are used.
              */
             target: number;
             /** @enum {string} */
-            type: "concurrency" | "qps" | "queue" | "tokens" | "latency";
+            type: "concurrency" | "qps" | "queue" | "tokens" | "latency" | "cpu" | "device";
         };
         ScalePolicy: {
             /**
@@ -6717,18 +6756,35 @@ export interface components {
         ServiceEndpointsSpec: {
             /** @description Names of what its model answers with beside itself: NAME:ADAPTER. */
             adapters?: string[] | null;
+            /** @description Whose own waiting requests and cache are weighed where questions go to who has seen their beginning. */
+            engine?: string;
+            /**
+             * @description What questions look like. Gateways check it and answer 400 with the field before a replica is asked: openai, bodies of chat/completions, completions and embeddings; kserve-v2, those of /v2/models/…/infer; json, all. Nothing is checked when absent.
+             * @enum {string}
+             */
+            format?: "openai" | "kserve-v2" | "json";
             gateway?: components["schemas"]["ServiceGateway"];
             /** Format: int64 */
             maxConcurrency?: number;
             /** Format: int64 */
             maxQueue?: number;
+            /** @description What replicas are asked for when a request names the service's address alone (/inference/NAME), such as /v2/models/m/infer; / when absent. */
+            path?: string;
             /** @description Whose service it is: only who may read the project's work reaches it. */
             project: string;
-            protocol?: string;
+            /**
+             * @description rest when absent.
+             * @enum {string}
+             */
+            protocol?: "rest" | "grpc" | "websocket";
             /** @description Those that answer, by name. */
             replicas?: components["schemas"]["ServiceEndpoint"][] | null;
             /** @description How requests are shared among revisions; zero: all alike. */
             road?: components["schemas"]["Road"];
+            /** @description A JSON Schema that those bodies fit as well; format is json when it says nothing. */
+            schema?: {
+                [key: string]: unknown;
+            };
             serviceId: string;
             /**
              * @description Answers that begin later count as slow; none when absent.
@@ -6880,6 +6936,11 @@ export interface components {
             /** @description As many replicas as are needed; absent: as many as spec.replicas says. */
             autoscale?: components["schemas"]["ServiceAutoscale"];
             description?: string;
+            /**
+             * @description What questions look like. Gateways check it and answer 400 with the field before a replica is asked: openai, bodies of chat/completions, completions and embeddings; kserve-v2, those of /v2/models/…/infer; json, all. Nothing is checked when absent.
+             * @enum {string}
+             */
+            format?: "openai" | "kserve-v2" | "json";
             /** @description What gateways do for it beside carrying its requests. */
             gateway?: components["schemas"]["ServiceGateway"];
             /**
@@ -6892,6 +6953,8 @@ export interface components {
              * @description Requests that wait for each replica beyond that; more are answered 429. 128 when absent.
              */
             maxQueue?: number;
+            /** @description What replicas are asked for when a request names the service's address alone (/inference/NAME), such as /v2/models/m/infer; / when absent. */
+            path?: string;
             /**
              * Format: int64
              * @description 1000, that of inference, when absent.
@@ -6909,6 +6972,10 @@ export interface components {
              * @description How many answer side by side; 1 when absent.
              */
             replicas?: number;
+            /** @description A JSON Schema that those bodies fit as well; format is json when it says nothing. */
+            schema?: {
+                [key: string]: unknown;
+            };
             /** @description What it promises: its error budget is shown. */
             slo?: components["schemas"]["SLO"];
             /** @description It shall not answer: its replicas end, its address stays its own. */
@@ -7003,6 +7070,11 @@ export interface components {
             roles?: components["schemas"]["ServiceRole"][] | null;
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /**
              * @description How long a replica has to finish its requests after SIGTERM; 30s when absent.
              * @example 1h30m
@@ -7228,6 +7300,11 @@ export interface components {
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description Members of its project may enter it; otherwise only its owner may. */
             shared?: boolean;
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /**
              * Format: int64
              * @description Counts the calls of snapshot; larger than it was, its home is kept as a version of a dataset while it is stopped; smaller, the one that is being made is given up.
@@ -7855,6 +7932,23 @@ export interface components {
             /** @description Where it runs or ran. */
             zones?: string[] | null;
         };
+        Upgrade: {
+            /**
+             * Format: date-time
+             * @description When it came to this state, by the machine's clock.
+             */
+            at: string;
+            /** @description SHA-256 of the servers' program. */
+            digest: string;
+            /** @description Of this asking. */
+            id: string;
+            /** @description Why it failed. */
+            message?: components["schemas"]["Text"];
+            /** @description fetching, trying, done, or failed (the agent goes on with the program that it had). */
+            state: string;
+            /** @description Of the servers' program. */
+            version: string;
+        };
         Upload: {
             /**
              * @description Of those.
@@ -8065,6 +8159,8 @@ export interface components {
             source?: components["schemas"]["Source"];
         };
         VersionWish: {
+            /** @description Of a model, instead of an upload: the checkpoint that it is made of. What its script saved as files becomes those; of what ranks saved through the SDK each rank has a file rank-N.slot. */
+            checkpoint?: components["schemas"]["CheckpointWish"];
             /** @description Where the bytes of the upload were read from, for people to know. */
             imported?: components["schemas"]["Source"];
             message?: string;
@@ -8074,7 +8170,7 @@ export interface components {
             /** @description Of a dataset by reference: where the bytes of the list lie. The list was sent with reference=true. */
             source?: components["schemas"]["Source"];
             /** @description What the upload answered. */
-            upload: string;
+            upload?: string;
         };
         Via: {
             /** @description host:port of the node's agent. */
@@ -14257,6 +14353,47 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    upgradeNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Upgrade"];
                         /** @description For people. */
                         message: string;
                     };

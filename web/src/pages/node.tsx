@@ -16,7 +16,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { Fragment, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { Node } from "../api/client";
-import { type NodeVerb, useDrainPreview, useFault, useNode, useNodeVerb } from "../api/nodes";
+import { type NodeVerb, useDrainPreview, useFault, useNode, useNodeVerb, useUpgrade } from "../api/nodes";
 import { useDevices, useWhoami } from "../api/queries";
 import { bytes, duration, moment, quantity, said, title } from "../format";
 import { type Card, cardHue, cardsOf, faultKinds } from "../nodes";
@@ -109,8 +109,11 @@ function Badges({ node }: { node: Node }) {
   );
 }
 
+const upgradeStates = ["fetching", "trying", "done", "failed"] as const;
+
 function About({ node, cards }: { node: Node; cards: readonly Card[] }) {
   const { t } = useTranslation();
+  const lang = useLanguage();
   const closed = cards.filter((c) => c.state === "closed" || c.state === "testing" || c.state === "out").length;
   const facts: [string, React.ReactNode][] = [
     ["CPU", node.spec.cpu],
@@ -125,6 +128,18 @@ function About({ node, cards }: { node: Node; cards: readonly Card[] }) {
   if (node.status?.os) facts.push([t("node.os"), node.status.os]);
   if (node.status?.limits) facts.push([t("node.limits"), node.status.limits]);
   if (node.status?.tenancy) facts.push([t("node.tenancy"), node.status.tenancy]);
+  const agent = node.status?.agent;
+  if (agent?.version) facts.push([t("node.agent"), agent.version]);
+  const up = agent?.upgrade;
+  const state = upgradeStates.find((s) => s === up?.state);
+  if (up && state)
+    facts.push([
+      t("node.upgradeState"),
+      <Text key={up.id} span size="sm" c={state === "failed" ? "red" : undefined} className="break">
+        {t(`node.upgrade.${state}`, { version: up.version })} · {moment(up.at, lang)}
+        {state === "failed" && ` · ${said(up.message, lang)}`}
+      </Text>,
+    ]);
   for (const l of node.status?.launchers ?? [])
     facts.push([t("node.launchers"), t("node.launchersOf", { count: l.count, version: l.version || t("node.older") })]);
   return <Facts list={facts} />;
@@ -404,6 +419,7 @@ function Drill({ name, cards }: { name: string; cards: readonly Card[] }) {
 function Actions({ name, node }: { name: string; node: Node }) {
   const { t } = useTranslation();
   const verb = useNodeVerb(name);
+  const upgrade = useUpgrade(name);
   const [looked, look] = useState(false);
   const leaving = useDrainPreview(name, looked);
   const tasks = (leaving.data?.items ?? []).length + (leaving.data?.more ?? 0);
@@ -419,6 +435,21 @@ function Actions({ name, node }: { name: string; node: Node }) {
           <Button variant="default" loading={verb.isPending} onClick={() => verb.mutate({ verb: "cordon" })}>
             {t("node.cordon")}
           </Button>
+        )}
+        {node.spec.agent && (
+          <Ask
+            word={t("node.upgrade")}
+            title={t("node.upgradeTitle", { name: word })}
+            confirm={t("node.upgradeConfirm")}
+            color="blue"
+            variant="default"
+            pending={upgrade.isPending}
+            error={upgrade.error}
+            onOpen={upgrade.reset}
+            act={(done) => upgrade.mutate(undefined, { onSuccess: done })}
+          >
+            <Text size="sm">{t("node.upgradeText")}</Text>
+          </Ask>
         )}
         <Ask
           word={t("node.drain")}

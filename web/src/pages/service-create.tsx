@@ -1,7 +1,8 @@
-import { NumberInput, SegmentedControl, Select, SimpleGrid, Stack, Text, TextInput } from "@mantine/core";
+import { NumberInput, Select, SimpleGrid, Stack, Text, TextInput } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { useTasks } from "../api/queries";
+import { useModels } from "../api/shelf";
 import { useMake } from "../api/works";
 import { title } from "../format";
 import { CodeFields } from "../parts/code";
@@ -19,33 +20,46 @@ import {
   WithProjects,
 } from "../parts/work-fields";
 import { keepProject, usualProject } from "../project";
-import { emptyService, type ServiceForm, serviceOf } from "../workform";
+import {
+  type EngineOption,
+  emptyService,
+  engineGroups,
+  engineOptions,
+  optionsOf,
+  type ServiceForm,
+  serviceOf,
+} from "../workform";
 
 export function CreateService() {
   return <WithProjects>{(projects) => <Editor projects={projects} />}</WithProjects>;
 }
 
 const protocols = ["rest", "grpc", "websocket"] as const;
-const ownFields = [
-  "image",
-  "command",
-  "code",
-  "archive",
-  "gitUrl",
-  "gitRevision",
-  "gitSecret",
-  "folder",
-  "port",
-  "health",
-];
+const formats = ["openai", "kserve-v2", "json"] as const;
+const precisions = ["auto", "float32", "float16", "bfloat16"];
+const engines = Object.values(engineGroups).flat();
+const ownFields = ["command", "code", "archive", "gitUrl", "gitRevision", "gitSecret", "folder", "port", "health"];
+
+/** Where the model of an engine may come from. */
+function modelSources(engine: ServiceForm["engine"]) {
+  return engine === "custom" ? (["none", "registry"] as const) : (["none", "registry", "task"] as const);
+}
 
 /** Fields that are not on the page now. */
 function hidden(f: ServiceForm): readonly string[] {
-  if (f.engine === "sample") return ownFields;
+  const models = { none: [], registry: ["modelName", "modelVersion"], task: ["modelTask", "modelFile"] };
+  const known: readonly string[] = optionsOf(f.engine);
+  const gone = [
+    ...["modelName", "modelVersion", "modelTask", "modelFile"].filter(
+      (k) => !(models[f.modelFrom] as string[]).includes(k),
+    ),
+    ...engineOptions.filter((o) => !known.includes(o)),
+  ];
+  if (f.engine !== "custom") return [...gone, ...ownFields, ...(f.engine === "sample" ? ["image"] : [])];
   const sources = { none: [], archive: ["archive"], git: ["gitUrl", "gitRevision", "gitSecret"], folder: ["folder"] };
   const shown: readonly string[] = sources[f.code];
   const code = ["archive", "gitUrl", "gitRevision", "gitSecret", "folder"].filter((k) => !shown.includes(k));
-  return ["modelTask", "modelFile", ...code];
+  return [...gone, ...code];
 }
 
 function Editor({ projects }: { projects: readonly Project[] }) {
@@ -103,29 +117,28 @@ function Editor({ projects }: { projects: readonly Project[] }) {
             maxLength={50}
             spellCheck={false}
           />
-          <div>
-            <Text size="sm" fw={500} mb={4} id="svc-engine">
-              {t("svc.engine")}
-            </Text>
-            <SegmentedControl
-              aria-labelledby="svc-engine"
-              data={[
-                { value: "sample", label: t("svc.engine.sample") },
-                { value: "custom", label: t("svc.engine.custom") },
-              ]}
-              value={form.engine}
-              onChange={(v) => change({ engine: v === "sample" ? "sample" : "custom" })}
-              fullWidth
-            />
-            <Text size="xs" c="dimmed" mt={4}>
-              {t(`svc.engineHint.${form.engine}`)}
-            </Text>
-          </div>
-          {form.engine === "sample" ? (
-            <Model form={form} change={change} at={at} />
-          ) : (
+          <Select
+            label={t("svc.engine")}
+            description={t(`svc.engineHint.${form.engine}`)}
+            data={Object.entries(engineGroups).map(([group, items]) => ({
+              group: t(`svc.engines.${group as keyof typeof engineGroups}`),
+              items: items.map((e) => ({ value: e, label: t(`svc.engine.${e}`) })),
+            }))}
+            value={form.engine}
+            onChange={(v) => {
+              const engine = engines.find((e) => e === v) ?? "sample";
+              const modelFrom = form.modelFrom === "task" && engine === "custom" ? "none" : form.modelFrom;
+              change({ engine, modelFrom });
+            }}
+            error={at.engine}
+            allowDeselect={false}
+            inputWrapperOrder={["label", "input", "description", "error"]}
+          />
+          {form.engine !== "sample" && <ImageField form={form} change={change} at={at} />}
+          <Model form={form} change={change} at={at} />
+          {optionsOf(form.engine).length > 0 && <Options form={form} change={change} at={at} />}
+          {form.engine === "custom" && (
             <>
-              <ImageField form={form} change={change} at={at} />
               <CodeFields form={form} change={change} faults={at} disabled={false} folders={foldersOf(mine)} />
               <CommandField
                 form={form}
@@ -178,6 +191,29 @@ function Editor({ projects }: { projects: readonly Project[] }) {
               error={at.protocol}
               allowDeselect={false}
             />
+            <Select
+              label={t("svc.format")}
+              description={t("svc.formatHint")}
+              placeholder={t("svc.formatNone")}
+              data={formats.map((f) => ({ value: f, label: t(`svc.format.${f}`) }))}
+              value={form.format || null}
+              onChange={(v) => change({ format: formats.find((f) => f === v) ?? "" })}
+              error={at.format}
+              disabled={form.protocol === "grpc"}
+              clearable
+              inputWrapperOrder={["label", "input", "description", "error"]}
+            />
+            <TextInput
+              label={t("svc.path")}
+              description={t("svc.pathHint")}
+              placeholder="/"
+              value={form.path}
+              onChange={(e) => change({ path: e.currentTarget.value })}
+              error={at.path}
+              maxLength={1024}
+              spellCheck={false}
+              inputWrapperOrder={["label", "input", "description", "error"]}
+            />
             <TextInput
               label={t("svc.timeout")}
               description={t("svc.timeoutHint")}
@@ -212,15 +248,61 @@ function Editor({ projects }: { projects: readonly Project[] }) {
   );
 }
 
-/** What the sample engine answers with: the model that a task of the project left, or one that it trains itself. */
-function Model(props: {
+interface Fields {
   form: ServiceForm;
   change: (patch: Partial<ServiceForm>) => void;
   at: Record<string, string>;
-}) {
-  const { form, change, at } = props;
+}
+
+/** What the engine's flags are made from. */
+function Options({ form, change, at }: Fields) {
+  const { t } = useTranslation();
+  const below = ["label", "input", "description", "error"] as const;
+  const number = (o: Exclude<EngineOption, "precision">) => (
+    <NumberInput
+      key={o}
+      label={t(`svc.option.${o}`)}
+      description={t(`svc.optionHint.${o}`)}
+      placeholder={t("svc.optionNone")}
+      min={1}
+      value={form[o]}
+      onChange={(v) => change({ [o]: typeof v === "number" ? v : "" })}
+      error={at[o]}
+      clampBehavior="none"
+      allowDecimal={false}
+      allowNegative={false}
+      inputWrapperOrder={[...below]}
+    />
+  );
+  return (
+    <SimpleGrid cols={{ base: 1, xs: 2 }}>
+      {optionsOf(form.engine).map((o) =>
+        o === "precision" ? (
+          <Select
+            key={o}
+            label={t("svc.option.precision")}
+            description={t("svc.optionHint.precision")}
+            placeholder={t("svc.optionNone")}
+            data={precisions}
+            value={form.precision || null}
+            onChange={(v) => change({ precision: v ?? "" })}
+            error={at.precision}
+            clearable
+            inputWrapperOrder={[...below]}
+          />
+        ) : (
+          number(o)
+        ),
+      )}
+    </SimpleGrid>
+  );
+}
+
+/** What the engine answers with: a version of the registry, or what a task of the project left. */
+function Model({ form, change, at }: Fields) {
   const { t } = useTranslation();
   const tasks = useTasks({ phase: ["Completed"], limit: 200, sort: "-createdAt" });
+  const models = useModels();
   const here = (tasks.data?.pages ?? [])
     .flatMap((p) => p.items)
     .filter((task) => task.metadata.project === form.project)
@@ -228,30 +310,70 @@ function Model(props: {
       value: task.metadata.name ?? "",
       label: title(task) === task.metadata.name ? title(task) : `${title(task)} (${task.metadata.name})`,
     }));
+  const known = (models.data ?? [])
+    .filter((m) => m.metadata.project === form.project)
+    .map((m) => ({ value: m.metadata.name ?? "", label: title(m) }));
+  const sources = modelSources(form.engine);
   return (
-    <SimpleGrid cols={{ base: 1, xs: 2 }}>
+    <SimpleGrid cols={{ base: 1, xs: form.modelFrom === "none" ? 2 : 3 }}>
       <Select
-        label={t("svc.model")}
-        description={t("svc.modelHint")}
-        placeholder={t("svc.modelNone")}
-        data={withOwn(here, form.modelTask)}
-        value={form.modelTask || null}
-        onChange={(v) => change({ modelTask: v ?? "" })}
-        error={at.modelTask}
-        searchable
-        clearable
+        label={t("svc.modelFrom")}
+        data={sources.map((m) => ({
+          value: m,
+          label: t(m === "none" && form.engine === "sample" ? "svc.modelFrom.itself" : `svc.modelFrom.${m}`),
+        }))}
+        value={form.modelFrom}
+        onChange={(v) => change({ modelFrom: sources.find((m) => m === v) ?? "none" })}
+        allowDeselect={false}
       />
-      <TextInput
-        label={t("svc.modelFile")}
-        description={t("svc.modelFileHint")}
-        placeholder="model.json"
-        value={form.modelFile}
-        onChange={(e) => change({ modelFile: e.currentTarget.value })}
-        error={at.modelFile}
-        disabled={form.modelTask === ""}
-        maxLength={1024}
-        spellCheck={false}
-      />
+      {form.modelFrom === "registry" && (
+        <>
+          <Select
+            label={t("svc.modelName")}
+            placeholder={known.length === 0 ? t("svc.modelEmpty") : ""}
+            data={withOwn(known, form.modelName)}
+            value={form.modelName || null}
+            onChange={(v) => change({ modelName: v ?? "" })}
+            error={at.modelName}
+            searchable
+          />
+          <TextInput
+            label={t("svc.modelVersion")}
+            description={t("svc.modelVersionHint")}
+            placeholder="latest"
+            value={form.modelVersion}
+            onChange={(e) => change({ modelVersion: e.currentTarget.value })}
+            error={at.modelVersion}
+            maxLength={63}
+            spellCheck={false}
+            inputWrapperOrder={["label", "input", "description", "error"]}
+          />
+        </>
+      )}
+      {form.modelFrom === "task" && (
+        <>
+          <Select
+            label={t("svc.model")}
+            data={withOwn(here, form.modelTask)}
+            value={form.modelTask || null}
+            onChange={(v) => change({ modelTask: v ?? "" })}
+            error={at.modelTask}
+            searchable
+            clearable
+          />
+          <TextInput
+            label={t("svc.modelFile")}
+            description={t("svc.modelFileHint")}
+            placeholder="model.json"
+            value={form.modelFile}
+            onChange={(e) => change({ modelFile: e.currentTarget.value })}
+            error={at.modelFile}
+            maxLength={1024}
+            spellCheck={false}
+            inputWrapperOrder={["label", "input", "description", "error"]}
+          />
+        </>
+      )}
     </SimpleGrid>
   );
 }

@@ -1,4 +1,16 @@
-import { Badge, Button, Group, Modal, MultiSelect, Select, Stack, Table, Text, TextInput } from "@mantine/core";
+import {
+  Badge,
+  Button,
+  Group,
+  Modal,
+  MultiSelect,
+  NumberInput,
+  Select,
+  Stack,
+  Table,
+  Text,
+  TextInput,
+} from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { type FormEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -83,19 +95,25 @@ function Row({ booking, operates }: { booking: Booking; operates: boolean }) {
   );
 }
 
-/** A booking of a whole zone; nodes and labels are the command line's. */
+/** A booking of a whole zone, or of so many devices; nodes and labels are the command line's. */
 function Book({ zones }: { zones: readonly Zone[] }) {
   const { t } = useTranslation();
   const [open, dialog] = useDisclosure(false);
   const book = useBook();
   const all = useProjects();
   const [form, setForm] = useState({ name: "", zone: "", from: "", to: "", reason: "", projects: [] as string[] });
+  const [count, setCount] = useState<number | string>("");
+  const [type, setType] = useState("");
   const change = (patch: Partial<typeof form>) => setForm((old) => ({ ...old, ...patch }));
   function send(event: FormEvent) {
     event.preventDefault();
     const { name, from, to, ...spec } = form;
     const at = (text: string) => (text === "" ? undefined : new Date(text).toISOString());
-    book.mutate({ metadata: { name }, spec: { ...spec, from: at(from), to: at(to) } }, { onSuccess: dialog.close });
+    const devices = count === "" ? undefined : { count: Number(count), type: type.trim() };
+    book.mutate(
+      { metadata: { name }, spec: { ...spec, from: at(from), to: at(to), devices } },
+      { onSuccess: dialog.close },
+    );
   }
   return (
     <>
@@ -121,7 +139,27 @@ function Book({ zones }: { zones: readonly Zone[] }) {
               data={zones.map((z) => ({ value: z.metadata.name ?? "", label: title(z) }))}
               value={form.zone || null}
               onChange={(v) => change({ zone: v ?? "" })}
+              clearable={count !== ""}
             />
+            <Group grow align="flex-start">
+              <NumberInput
+                label={t("bookings.devices")}
+                description={t("bookings.devicesHint")}
+                value={count}
+                min={1}
+                max={100000}
+                allowDecimal={false}
+                onChange={setCount}
+              />
+              <TextInput
+                label={t("create.deviceType")}
+                description={t("bookings.typeHint")}
+                value={type}
+                maxLength={64}
+                disabled={count === ""}
+                onChange={(e) => setType(e.currentTarget.value)}
+              />
+            </Group>
             <TextInput
               type="datetime-local"
               label={t("bookings.from")}
@@ -151,7 +189,11 @@ function Book({ zones }: { zones: readonly Zone[] }) {
               {t("bookings.rule")}
             </Text>
             {book.error && <Failure error={book.error} />}
-            <Button type="submit" loading={book.isPending} disabled={form.zone === "" || form.to === ""}>
+            <Button
+              type="submit"
+              loading={book.isPending}
+              disabled={(form.zone === "" && count === "") || form.to === ""}
+            >
               {t("bookings.make")}
             </Button>
           </Stack>
