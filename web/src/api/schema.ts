@@ -7301,15 +7301,15 @@ export interface components {
             /** @description Members of its project may enter it; otherwise only its owner may. */
             shared?: boolean;
             /**
-             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
-             * @enum {string}
-             */
-            spot?: "never" | "prefer" | "only";
-            /**
              * Format: int64
              * @description Counts the calls of snapshot; larger than it was, its home is kept as a version of a dataset while it is stopped; smaller, the one that is being made is given up.
              */
             snapshots?: number;
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /**
              * Format: int64
              * @description Counts the calls of start; larger than it was asks for another start.
