@@ -94,6 +94,8 @@ type Tenancy struct {
 	// Home names the home folder that its processes have and that outlives the replica: the id of who owns it. One replica at a
 	// time has it. "": the replica's own, which goes with it.
 	Home string `json:"home,omitempty"`
+	// HomeFrom is the snapshot that an empty home is filled with before anything starts; nil: none.
+	HomeFrom *mount.AssetRef `json:"homeFrom,omitempty"`
 	// HomeLimit is what that home may hold.
 	HomeLimit api.Bytes `json:"homeLimit,omitempty"`
 	// Mounts are versions of datasets and models that its processes find as folders, read-only.

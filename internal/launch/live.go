@@ -356,6 +356,9 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	if err := r.supplies.BringCode(ctx); err != nil {
 		return err
 	}
+	if err := setup.FillHome(ctx, r.supplies); err != nil {
+		return err
+	}
 	if err := setup.BringClones(ctx, r.supplies); err != nil {
 		return err
 	}

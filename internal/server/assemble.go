@@ -111,7 +111,7 @@ func assemble(cfg Config) (*Server, error) {
 	ports.Init()
 	keys := &tenant.Keys{Truth: known, Door: entrance, Clock: cfg.Clock}
 
-	err := table.Add(append(slices.Concat(others.Hooks(), services.Hooks(), assets.Hooks(), catalogue.Hooks(finder), (&booking.Bookings{Truth: known, Clock: cfg.Clock}).Hooks()),
+	err := table.Add(append(slices.Concat(others.Hooks(), services.Hooks(), assets.Hooks(), catalogue.Hooks(finder), envs.Hooks(), (&booking.Bookings{Truth: known, Clock: cfg.Clock}).Hooks()),
 		train.TaskHooks(gate, previews, desk, left),
 		cluster.PlacementHooks(),
 		zones.Hooks(),

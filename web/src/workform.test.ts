@@ -5,6 +5,7 @@ import { newest } from "./api/nodes";
 import type { Environment, Service } from "./api/works";
 import { cardsOf, isClosed } from "./nodes";
 import {
+  afterTemplate,
   emptyEnvironment,
   emptyService,
   environmentOf,
@@ -12,6 +13,7 @@ import {
   portsOf,
   repositoryOf,
   serviceOf,
+  snapshotOf,
   without,
 } from "./workform";
 import { environmentStanding, isOff, isUpdating, money, serviceStanding } from "./works";
@@ -210,6 +212,37 @@ test("ports and repositories as people write them", () => {
   expect(portsOf("6006, 8080，9000 x")).toEqual([{ port: 6006 }, { port: 8080 }, { port: 9000 }, { port: 0 }]);
   expect(repositoryOf("", "s")).toBeUndefined();
   expect(repositoryOf("https://h/a.git@v1", "")).toEqual({ url: "https://h/a.git", revision: "v1" });
+  expect(snapshotOf("")).toBeUndefined();
+  expect(snapshotOf("home-lab-x")).toEqual({ name: "home-lab-x" });
+  expect(snapshotOf("home-lab-x@2")).toEqual({ name: "home-lab-x", version: "2" });
   expect(repositoryOf("git@h:team/a.git", "key")).toEqual({ url: "git@h:team/a.git", secret: "key" });
   expect(placeAll([{ path: "spec.ports[3].port", message: "no" }], emptyEnvironment).at).toEqual({ ports: "no" });
+});
+
+test("a template fills what the form does not say", () => {
+  const base = {
+    image: "pytorch",
+    resources: { cpu: "16", memory: "128Gi", accelerators: { count: 2, type: "A100" } },
+    env: [
+      { name: "A", value: "1" },
+      { name: "B", value: "1" },
+    ],
+    entryPoint: true,
+  };
+  expect(afterTemplate(base, {})).toEqual(base);
+  expect(
+    afterTemplate(base, {
+      resources: { accelerators: { count: 1 } },
+      env: [{ name: "B", value: "2" }],
+      command: ["x"],
+    }),
+  ).toEqual({
+    image: "pytorch",
+    resources: { cpu: "16", memory: "128Gi", accelerators: { count: 1, type: "A100" } },
+    env: [
+      { name: "B", value: "2" },
+      { name: "A", value: "1" },
+    ],
+    command: ["x"],
+  });
 });

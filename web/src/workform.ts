@@ -39,6 +39,7 @@ export interface EnvironmentForm extends WorkForm {
   zone: string;
   ports: string; // numbers, apart by commas or spaces
   vscode: boolean;
+  from: string; // a snapshot: DATASET, or DATASET@VERSION
   git: string; // URL, or URL@BRANCH
   dotfiles: string;
   gitSecret: string;
@@ -67,6 +68,7 @@ export const emptyEnvironment: EnvironmentForm = {
   zone: "",
   ports: "",
   vscode: false,
+  from: "",
   git: "",
   dotfiles: "",
   gitSecret: "",
@@ -201,6 +203,12 @@ function shared(f: WorkForm): Record<string, unknown> {
   };
 }
 
+/** A snapshot as people write it: DATASET or DATASET@VERSION. */
+export function snapshotOf(text: string): { name: string; version?: string } | undefined {
+  const [name, version] = text.split("@");
+  return name ? { name, ...(version ? { version } : {}) } : undefined;
+}
+
 /** A repository as people write it: URL or URL@BRANCH. The @ of git@host:path is none of ours. */
 export function repositoryOf(text: string, secret: string): Record<string, unknown> | undefined {
   const url = text.trim();
@@ -218,7 +226,25 @@ export function portsOf(text: string): { port: number }[] {
     .map((one) => ({ port: /^\d{1,5}$/.test(one) ? Number(one) : 0 }));
 }
 
-export function environmentOf(f: EnvironmentForm): object {
+/** A spec with what a template has and it does not say: field by field, and variables by their names. */
+export function afterTemplate(base: Record<string, unknown>, said: Record<string, unknown>): Record<string, unknown> {
+  const out = { ...base };
+  for (const [key, value] of Object.entries(said)) {
+    const was = out[key];
+    out[key] = isObject(was) && isObject(value) ? afterTemplate(was, value) : value;
+  }
+  if (Array.isArray(base.env)) {
+    const own = (said.env ?? []) as { name: string }[];
+    const rest = (base.env as { name: string }[]).filter((v) => !own.some((o) => o.name === v.name));
+    out.env = [...own, ...rest];
+  }
+  if (said.command) delete out.entryPoint;
+  return out;
+}
+
+const isObject = (v: unknown): v is Record<string, unknown> => typeof v === "object" && v !== null && !Array.isArray(v);
+
+export function environmentOf(f: EnvironmentForm): { metadata: object; spec: Record<string, unknown> } {
   return {
     metadata: { displayName: f.displayName },
     spec: some({
@@ -228,6 +254,7 @@ export function environmentOf(f: EnvironmentForm): object {
       zone: f.zone,
       ports: portsOf(f.ports),
       vscode: f.vscode,
+      from: snapshotOf(f.from),
       git: repositoryOf(f.git, f.gitSecret),
       dotfiles: repositoryOf(f.dotfiles, f.gitSecret),
       restartPolicy: f.restarts === "" ? undefined : { maxRestarts: f.restarts },
@@ -302,6 +329,7 @@ const places: readonly [RegExp, Place][] = [
   [/^spec\.ports\b/, "ports"],
   [/^spec\.vscode$/, "vscode"],
   [/^spec\.(git|dotfiles)\.secret$/, "gitSecret"],
+  [/^spec\.from\b/, "from"],
   [/^spec\.git\b/, "git"],
   [/^spec\.dotfiles\b/, "dotfiles"],
   [/^spec\.idle\b/, "idle"],

@@ -31,8 +31,12 @@ function isDue(e: Environment): boolean {
   return over && !e.spec.stop && !e.metadata.deletedAt && (e.spec.starts ?? 0) > (e.status?.starts ?? 0);
 }
 
+/** Whether a snapshot of its home is being made: nothing else of it runs. */
+export const isSaving = (e: Environment) => e.status?.snapshot?.running === true;
+
 export function environmentStanding(e: Environment): Standing {
   if (e.metadata.deletedAt) return { word: "work.deleting", hue: "gray" };
+  if (isSaving(e)) return { word: "env.state.Saving", hue: "teal" };
   if (isDue(e)) return pending;
   if (e.spec.stop && !ended.includes(e.status?.phase ?? "")) return { word: "work.stopping", hue: "gray" };
   return phases[e.status?.phase ?? "Pending"] ?? pending;

@@ -41,6 +41,8 @@ type Dataset struct {
 // DatasetSpec is the user's wish.
 type DatasetSpec struct {
 	Description string `json:"description,omitempty" maxLength:"4096"`
+	// Private is said when it is made, and stays so.
+	Private bool `json:"private,omitempty" doc:"Only its owner sees and uses it; said when it is made, and not changed later."`
 }
 
 // Model is a name under which versions of a model are kept.
@@ -104,6 +106,18 @@ type VersionSpec struct {
 	Format   string            `json:"format,omitempty" doc:"Of a model, read from its bytes: safetensors, torch, onnx, savedmodel, gguf, json; unknown otherwise."`
 	Source   *Source           `json:"source,omitempty" doc:"Where the bytes lie, of a version by reference."`
 	Origin   *Origin           `json:"origin,omitempty" doc:"What it was made from."`
+	Private  bool              `json:"private,omitempty" doc:"As its dataset is: its owner's alone."`
+}
+
+// IsPrivate says that a dataset, or a version of one, is its owner's alone.
+func IsPrivate(o api.Object) bool {
+	switch x := o.(type) {
+	case *Dataset:
+		return x.Spec.Private
+	case *AssetVersion:
+		return x.Spec.Private
+	}
+	return false
 }
 
 // Source is where the bytes of a version by reference lie.

@@ -75,6 +75,7 @@ type Begin struct {
 	EntryPoint bool               `json:"entryPoint,omitempty" doc:"Start what its image starts by itself, in the image's working directory; instead of a command."`
 	Git        *api.Git           `json:"git,omitempty" doc:"A repository that is cloned into its home, in a folder of its name, at a start where there is no such folder."`
 	Dotfiles   *api.Git           `json:"dotfiles,omitempty" doc:"Likewise, as ~/.dotfiles; what begins with a dot in it is linked into the home where nothing of that name is."`
+	From       *mount.AssetRef    `json:"from,omitempty" doc:"A snapshot of a home, by the dataset that keeps it: what its own home begins with. It counts before its first start alone; its path means nothing."`
 	Restart    *api.RestartPolicy `json:"restartPolicy,omitempty" doc:"How often the command is started again when it fails; 3 times an hour when absent."`
 }
 
@@ -97,6 +98,8 @@ type Asked struct {
 	Links []Link `json:"links,omitempty" doc:"Written by share and unshare: addresses by which anybody who has one reaches a port for a time."`
 	// Resets is written by the verb reset.
 	Resets int `json:"resets,omitempty" minimum:"0" doc:"Counts the calls of reset; where it has grown, what was written over the image is thrown away before the next start."`
+	// Snapshots is written by the verb snapshot, and by stop while one is being made.
+	Snapshots int `json:"snapshots,omitempty" minimum:"0" doc:"Counts the calls of snapshot; larger than it was, its home is kept as a version of a dataset while it is stopped; smaller, the one that is being made is given up."`
 }
 
 // Idle is when nobody works in an environment any more.
@@ -120,6 +123,7 @@ type Status struct {
 	// Schedule is what of the clock was heeded.
 	Schedule *Scheduled `json:"schedule,omitempty" doc:"What its schedule did last."`
 	Lent
+	HomeState
 }
 
 // Lent is who trains inside it.
@@ -234,8 +238,12 @@ func (e *DevEnvironment) role() api.Role {
 func (e *DevEnvironment) Workload() api.Workload {
 	w := api.Workload{
 		Kind: Kind, Meta: &e.Meta, Queue: e.Spec.Queue, Priority: api.DefaultPriority(Kind), Roles: []api.Role{e.role()}, Stop: e.Spec.Stop || e.Meta.DeletedAt != nil,
-		Program: api.Program{Credentials: e.Spec.Credentials, Needs: mount.Needs{Lists: e.Spec.Lists, Clones: e.clones(), Volumes: e.Spec.Volumes}},
+		Program: api.Program{Credentials: e.Spec.Credentials, Needs: mount.Needs{Lists: e.Spec.Lists, Clones: e.clones(), Volumes: e.Spec.Volumes, Home: e.Spec.From}},
 		Wish:    api.Wish{Fixed: true, Node: e.Status.Home}, Host: lending.Terms{Lends: true, Private: !e.Spec.Shared, Home: e.Meta.ID},
+	}
+	if e.Saves() { // it does that, and nothing else
+		w.Roles, w.Program, w.Host.Lends = []api.Role{Snapshots{e}.role()}, api.Program{}, false
+		w.Stop = e.Meta.DeletedAt != nil || e.Spec.Snapshots < e.Status.Snapshot.Count
 	}
 	var allow []string
 	if e.Spec.Zone != "" {

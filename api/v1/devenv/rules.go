@@ -80,6 +80,12 @@ func (e *DevEnvironment) Validate() (out []fault.Field) {
 	if s.Starts < 0 {
 		add("spec.starts", "At least 0.", "至少为 0。")
 	}
+	if s.From != nil {
+		out = append(out, mount.CheckHome("spec.from", *s.From)...)
+	}
+	if s.Snapshots < 0 {
+		add("spec.snapshots", "At least 0.", "至少为 0。")
+	}
 	out = append(out, mount.CheckVolumes("spec.volumes", s.Volumes, s.All())...)
 	out = append(out, e.checkRest()...)
 	seen := map[int]bool{}

@@ -88,16 +88,30 @@ func Check(at string, datasets, models []AssetRef) (bad []fault.Field) {
 	return bad
 }
 
+func (r AssetRef) checkName(at string) (bad []fault.Field) {
+	if !name.MatchString(r.Name) {
+		bad = append(bad, fault.Field{Path: at + ".name", Message: fault.T("%.64q is not the name of a dataset or model.", "%.64q 不是合法的数据集或模型名称。", r.Name)})
+	}
+	if r.Version != "" && !name.MatchString(r.Version) {
+		bad = append(bad, fault.Field{Path: at + ".version", Message: fault.T("%.64q is no version: a number, latest, or of a model an alias.", "%.64q 不是合法的版本：应为数字、latest 或模型别名。", r.Version)})
+	}
+	return bad
+}
+
+// CheckHome lists what is wrong with the snapshot that a home begins with; at is its field.
+func CheckHome(at string, r AssetRef) []fault.Field {
+	bad := r.checkName(at)
+	if r.Path != "" {
+		bad = append(bad, fault.Field{Path: at + ".path", Message: fault.T("A snapshot becomes the home; leave the path out.", "快照会成为主目录，请去掉路径。")})
+	}
+	return bad
+}
+
 func (r AssetRef) check(at string, taken map[string]bool) (bad []fault.Field) {
 	add := func(field, en, zh string, args ...any) {
 		bad = append(bad, fault.Field{Path: at + field, Message: fault.T(en, zh, args...)})
 	}
-	if !name.MatchString(r.Name) {
-		add(".name", "%.64q is not the name of a dataset or model.", "%.64q 不是合法的数据集或模型名称。", r.Name)
-	}
-	if r.Version != "" && !name.MatchString(r.Version) {
-		add(".version", "%.64q is no version: a number, latest, or of a model an alias.", "%.64q 不是合法的版本：应为数字、latest 或模型别名。", r.Version)
-	}
+	bad = r.checkName(at)
 	under := slices.ContainsFunc(Roots, func(root string) bool { return strings.HasPrefix(r.Path, root+"/") })
 	if !under || path.Clean(r.Path) != r.Path || len(r.Path) > maxPath || strings.ContainsFunc(r.Path, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		add(".path", "%.200q is no place for it: use a clean path below %s.", "%.200q 不能作为挂载点：请使用 %s 之下的规范路径。", r.Path, strings.Join(Roots, ", "))

@@ -12,6 +12,8 @@ type Needs struct {
 	Lists
 	Clones  []Clone
 	Volumes []Volume
+	// Home is the version of a dataset, a snapshot of a home, that its home begins with; nil: it begins empty.
+	Home *AssetRef
 }
 
 // Clone is a repository that a home has from a start on.

@@ -15,6 +15,7 @@ import (
 
 // Ship registers the kinds of work that every program has beside training tasks. It may be said again.
 var Ship = sync.OnceFunc(func() {
+	api.Register(devenv.TemplateRow)
 	Register(environments)
 })
 
@@ -24,7 +25,7 @@ var environments = Work{
 	Door: server.WorkRow{
 		Fresh: func(o api.Work) error {
 			s := &o.(*devenv.DevEnvironment).Spec
-			s.Starts, s.Resets, s.Kept, s.Links = 0, 0, nil, nil
+			s.Asked = devenv.Asked{}
 			return nil
 		},
 		Zone:  func(o api.Work) *string { return &o.(*devenv.DevEnvironment).Spec.Zone },
@@ -35,7 +36,7 @@ var environments = Work{
 		Change:  changeEnvironment,
 		Private: true,
 		InUse:   func(o api.Work) string { return o.(*devenv.DevEnvironment).Status.InUseBy },
-		Verbs:   []server.WorkVerb{startEnvironment, stopEnvironment, resetEnvironment, keepEnvironment},
+		Verbs:   []server.WorkVerb{startEnvironment, stopEnvironment, resetEnvironment, keepEnvironment, snapshotEnvironment},
 		Example: map[string]any{"metadata": map[string]any{"name": "lab"}, "spec": map[string]any{"type": "notebook"}},
 	},
 	New: func(cfg work.Config, policy devenv.Policy) work.Keeper { return control.New(cfg, policy) },
@@ -48,11 +49,14 @@ var (
 		Reason: "StartRequested", Event: fault.T("A start was asked for.", "已请求启动。"),
 		Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
 			e := o.(*devenv.DevEnvironment)
-			if !e.Spec.Stop && (!e.Status.Phase.Finished() || e.IsDue()) {
+			if !e.Spec.Stop && (!e.Status.Phase.Finished() && !e.Saves() || e.IsDue()) {
 				return fault.T("The environment runs or is being started already", "环境已在运行或正在启动"), false
 			}
 			e.Spec.Stop = false
 			e.Spec.Starts = max(e.Spec.Starts, e.Status.Starts) + 1
+			if e.Saves() {
+				return fault.T("A snapshot of its home is being made; it starts when that is done", "正在创建主目录快照，完成后启动"), true
+			}
 			return fault.T("The environment is being started", "环境正在启动"), true
 		},
 	}
@@ -61,6 +65,10 @@ var (
 		Reason: "StopRequested", Event: fault.T("A stop was asked for.", "已请求停止。"),
 		Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
 			e := o.(*devenv.DevEnvironment)
+			if (devenv.Snapshots{Of: e}).Leave() {
+				e.Spec.Stop = true
+				return fault.T("The snapshot of its home is given up", "正在取消主目录快照"), true
+			}
 			if e.Spec.Stop || e.Status.Phase.Finished() && !e.IsDue() {
 				return fault.T("The environment is stopped or stopping already", "环境已停止或正在停止"), false
 			}
@@ -82,6 +90,16 @@ var (
 	}
 )
 
+// snapshotEnvironment keeps the home of an environment that is stopped.
+var snapshotEnvironment = server.WorkVerb{
+	Word: "snapshot", Summary: "Keep the home of a stopped environment as a version of a dataset, with which another can begin (spec.from); where nothing of the home changed no new version is made.",
+	Reason: "SnapshotRequested", Event: fault.T("A snapshot of its home was asked for.", "已请求创建主目录快照。"),
+	May: func(o api.Work) error { return (devenv.Snapshots{Of: o.(*devenv.DevEnvironment)}).May() },
+	Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
+		return (devenv.Snapshots{Of: o.(*devenv.DevEnvironment)}).Ask()
+	},
+}
+
 var keepEnvironment = server.WorkVerb{
 	Word: "keep", Summary: "Count now as activity: an environment that nobody works in is kept for as long again as its rule says.",
 	Reason: "KeepRequested", Event: fault.T("It was asked to stay.", "已请求保留。"),
@@ -95,7 +113,11 @@ var keepEnvironment = server.WorkVerb{
 func changeEnvironment(next, current, given api.Work) error {
 	n, c, g := next.(*devenv.DevEnvironment), current.(*devenv.DevEnvironment), given.(*devenv.DevEnvironment)
 	n.Spec = g.Spec
-	n.Spec.Starts, n.Spec.Resets, n.Spec.Kept, n.Spec.Links = c.Spec.Starts, c.Spec.Resets, c.Spec.Kept, c.Spec.Links // the verbs' to write
+	n.Spec.Asked = c.Spec.Asked // the verbs' to write, but that people may say stop
+	n.Spec.Stop = g.Spec.Stop
+	if c.Status.Attempt > 0 {
+		n.Spec.From = c.Spec.From // it has begun with that
+	}
 	if n.Spec.Queue == "" {
 		n.Spec.Queue = c.Spec.Queue
 	}

@@ -33,7 +33,11 @@ func (b Book) Names(ctx context.Context, of link.Parts, digest string) (string, 
 		return "", err
 	}
 	w := work.Workload()
-	if !slices.ContainsFunc(slices.Concat(w.Program.Datasets, w.Program.Models), func(r api.AssetRef) bool { return r.Digest == digest }) {
+	named := slices.Concat(w.Program.Datasets, w.Program.Models)
+	if w.Program.Home != nil {
+		named = append(named, *w.Program.Home)
+	}
+	if !slices.ContainsFunc(named, func(r api.AssetRef) bool { return r.Digest == digest }) {
 		return "", fault.New(fault.Forbidden, "NotItsVersion", fault.T("The work of this replica does not name that version.", "该副本所属的任务未声明此版本。"))
 	}
 	p, err := b.Project(ctx, api.Key{Kind: api.KindProject, Name: w.Meta.Project}, 0)

@@ -26,7 +26,7 @@ func Add(root *cobra.Command) {
 	data := verbs{asset.DatasetKind, "data"}.command([]string{"dataset", "datasets"}, "Datasets: versions of data that tasks read", "数据集：任务读取的数据版本")
 	model := verbs{asset.ModelKind, "model"}.command([]string{"models"}, "Models: versions that tasks make and services load", "模型：任务产出、服务加载的版本")
 	model.AddCommand(alias(), stage(), optimize())
-	root.AddCommand(data, model)
+	root.AddCommand(data, model, saveHome())
 }
 
 // verbs are the commands of a kind.
@@ -69,16 +69,17 @@ func split(text string) (name, version string) {
 }
 
 // fresh is a new one with a description.
-func (v verbs) fresh(project, name, description string) api.Object {
+func (v verbs) fresh(project, name, description string, private bool) api.Object {
 	meta := api.Meta{Name: name, Project: project}
 	if v.kind == asset.ModelKind {
 		return &asset.Model{Meta: meta, Spec: asset.ModelSpec{Description: description}}
 	}
-	return &asset.Dataset{Meta: meta, Spec: asset.DatasetSpec{Description: description}}
+	return &asset.Dataset{Meta: meta, Spec: asset.DatasetSpec{Description: description, Private: private}}
 }
 
 func (v verbs) create() *cobra.Command {
 	var description, checkpoint, message string
+	var private bool
 	c := &cobra.Command{
 		Use: "create NAME", Short: cli.Both("Make one without versions", "创建（尚无版本）"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,7 +90,7 @@ func (v verbs) create() *cobra.Command {
 			if checkpoint != "" {
 				return w.fromCheckpoint(cmd.Context(), v, args[0], description, checkpoint, message)
 			}
-			made, err := w.Create(cmd.Context(), v.fresh(w.Project, args[0], description), false)
+			made, err := w.Create(cmd.Context(), v.fresh(w.Project, args[0], description, private), false)
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), made.GetMeta().Name)
 			}
@@ -97,6 +98,9 @@ func (v verbs) create() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&description, "description", "", cli.Both("what it is, for people", "描述"))
+	if v.kind == asset.DatasetKind {
+		c.Flags().BoolVar(&private, "private", false, cli.Both("you alone see and use it; not changed later", "仅自己可见可用，创建后不可更改"))
+	}
 	if v.kind == asset.ModelKind {
 		c.Short = cli.Both("Make one without versions, or a version of a task's checkpoint", "创建模型（尚无版本），或由任务的检查点创建版本")
 		c.Example = "  fermi model create net\n  fermi model create net --checkpoint gpt-7x2k9@4000 -m \"before the new data\""
@@ -137,7 +141,7 @@ func (w *where) ensure(ctx context.Context, v verbs, name string) error {
 func (w *where) ensureAs(ctx context.Context, v verbs, name, description string) error {
 	_, err := w.Get(ctx, v.kind, w.Project, name)
 	if fault.Is(err, fault.NotFound) {
-		_, err = w.Create(ctx, v.fresh(w.Project, name, description), false)
+		_, err = w.Create(ctx, v.fresh(w.Project, name, description, false), false)
 		if fault.ReasonOf(err) == "NameTaken" {
 			err = nil // somebody else just did
 		}

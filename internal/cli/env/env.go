@@ -47,7 +47,7 @@ func command() *cobra.Command {
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(create(), verb("start", "Start an environment that was stopped; its home is as it was", "启动已停止的环境，主目录保持原样"),
-		verb("stop", "Stop an environment; its home is kept", "停止环境，保留主目录"), reset(), keep(), remove(), list(), get(), show(), shell(),
+		verb("stop", "Stop an environment; its home is kept", "停止环境，保留主目录"), reset(), keep(), snapshot(), snapshots(), templates(), remove(), list(), get(), show(), shell(),
 		cli.Logs(devenv.Kind, cli.Both("What its start command prints", "查看启动命令的输出"), "  fermi env logs lab --tail 20"), ssh(), sshConfig(), port(), openPort(), share(), unshare())
 	return c
 }
@@ -69,13 +69,14 @@ func (w *where) get(ctx context.Context, name string) (*devenv.DevEnvironment, e
 var fieldFlags = strings.NewReplacer(
 	"metadata.name", "NAME", "spec.type", "--type", "spec.image", "--image", "spec.resources.accelerators.count", "--accelerators", "spec.resources.accelerators.type", "--accelerator",
 	"spec.resources.cpu", "--cpu", "spec.resources.memory", "--memory", "spec.storage", "--storage", "spec.env", "--env", "spec.zones", "--zone", "spec.zone", "--zone", "spec.spot", "--spot", "spec.queue", "--queue", "spec.priority", "--priority",
-	"spec.datasets", "--dataset", "spec.models", "--model", "spec.ports", "--port", "spec.command", "COMMAND", "spec.entryPoint", "--entry-point", "spec.vscode", "--vscode", "spec.volumes", "--volume", "spec.git.secret", "--git-secret", "spec.dotfiles.secret", "--git-secret", "spec.git", "--git", "spec.dotfiles", "--dotfiles",
+	"spec.datasets", "--dataset", "spec.models", "--model", "spec.ports", "--port", "spec.command", "COMMAND", "spec.entryPoint", "--entry-point", "spec.vscode", "--vscode", "spec.volumes", "--volume", "spec.git.secret", "--git-secret", "spec.dotfiles.secret", "--git-secret", "spec.from", "--from", "spec.git", "--git", "spec.dotfiles", "--dotfiles",
 )
 
 func create() *cobra.Command {
 	e := &devenv.DevEnvironment{}
 	var kind, accelerator, cpu, memory, storage, git, dotfiles, gitSecret string
 	var count, priority int
+	var from, template string
 	var env, credentials, volumes []string
 	var ports []int
 	var noWait bool
@@ -101,6 +102,11 @@ func create() *cobra.Command {
 			if len(wrong) > 0 {
 				return fault.New(fault.Invalid, "InvalidField", fault.T("Some flags are wrong.", "部分参数有误。")).WithFields(wrong...)
 			}
+			if from != "" {
+				if e.Spec.From, err = w.snapshotOf(cmd.Context(), from); err != nil {
+					return err
+				}
+			}
 			e.Spec.Git, e.Spec.Dotfiles = repository(git, gitSecret), repository(dotfiles, gitSecret)
 			for _, text := range volumes {
 				e.Spec.Volumes = append(e.Spec.Volumes, volume(text))
@@ -113,6 +119,11 @@ func create() *cobra.Command {
 			}
 			for _, secret := range credentials {
 				e.Spec.Credentials = append(e.Spec.Credentials, api.CredentialRef{Secret: secret})
+			}
+			if template != "" {
+				if err := w.after(cmd.Context(), template, &e.Spec); err != nil {
+					return err
+				}
 			}
 			made, err := client.Create(cmd.Context(), w.Client, e)
 			if err != nil {
@@ -142,6 +153,8 @@ func create() *cobra.Command {
 	f.IntVar(&priority, "priority", 0, cli.Both("larger wins", "优先级，越大越先"))
 	f.IntSliceVar(&ports, "port", nil, cli.Both("port that has an address in browsers; may be repeated", "可在浏览器中访问的端口，可重复"))
 	f.StringArrayVar(&volumes, "volume", nil, cli.Both("folder of the machines that the project was granted: NAME, NAME:/mnt/PATH or NAME:/mnt/PATH:ro; may be repeated", "授予项目的主机目录：NAME、NAME:/mnt/PATH 或 NAME:/mnt/PATH:ro，可重复"))
+	f.StringVar(&template, "template", "", cli.Both("what it has where the other flags say nothing; fermi env templates lists them", "模板：其余参数未指定的内容取自模板；可用 fermi env templates 查看"))
+	f.StringVar(&from, "from", "", cli.Both("begin with a snapshot of the home of another one, as NAME or NAME@VERSION; of a stopped one that has none it is made", "以另一环境的主目录快照为起点：名称 或 名称@版本；该环境已停止且没有快照时会先创建"))
 	f.StringVar(&git, "git", "", cli.Both("repository that is cloned into its home at the first start, as URL or URL@BRANCH", "首次启动时克隆到主目录的仓库：URL 或 URL@分支"))
 	f.StringVar(&dotfiles, "dotfiles", "", cli.Both("repository of settings: cloned as ~/.dotfiles, and its dot files linked into the home", "个人配置仓库：克隆为 ~/.dotfiles，其中的点文件链接到主目录"))
 	f.StringVar(&gitSecret, "git-secret", "", cli.Both("secret of type git with an account for both", "上述仓库的 git 类型密钥"))
@@ -262,6 +275,9 @@ func remove() *cobra.Command {
 					"将删除项目 %[2]s 的环境 %[1]s、其中运行的一切，以及主目录中的全部文件，且无法恢复。", e.Meta.Name, e.Meta.Project)
 				if by := e.Status.InUseBy; by != "" {
 					w.Say("The task %s trains inside it and ends with it.", "任务 %s 正在其中训练，将随之结束。", by)
+				}
+				if s := e.Status.Snapshot; s != nil && s.Version > 0 {
+					w.Say("Snapshots of its home stay: dataset %s.", "其主目录快照会保留：数据集 %s。", s.Dataset)
 				}
 				w.Say("Type its name to delete it:", "请输入环境名称以确认删除：")
 				if err := confirm(cmd, e.Meta.Name); err != nil {

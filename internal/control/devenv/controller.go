@@ -21,7 +21,7 @@ func New(cfg work.Config, policy kind.Policy) *work.Controller {
 			return list, err
 		}, User: policy.User,
 	}
-	cfg.Rules = &rules{policy: policy, watch: newWatch(cfg.Hub, policy, room)}
+	cfg.Rules = &rules{policy: policy, watch: newWatch(cfg.Hub, policy, room, cfg.Store)}
 	cfg.EraseBytes = func(ctx context.Context, id string) error {
 		if err := cfg.DropHome(ctx, id); err != nil {
 			return err
@@ -43,4 +43,7 @@ func (*rules) Kind() api.Kind { return kind.Kind }
 func (*rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
 	e := w.(*kind.DevEnvironment)
 	r.Home, r.HomeLimit, r.Resets = e.Meta.ID, kind.Needs(e).Storage, e.Spec.Resets
+	if e.Spec.From != nil && !e.Status.Filled && !e.Saves() {
+		r.HomeFrom = e.Spec.From
+	}
 }

@@ -17,9 +17,14 @@ func (r *rules) Decide(s *work.Seen, now time.Time) work.Plan { return decide(s,
 
 func decide(s *work.Seen, policy kind.Policy, now time.Time) work.Plan {
 	e := s.Work.(*kind.DevEnvironment)
-	if e.IsDue() && s.Placement == nil && len(s.Others) == 0 {
+	if (e.IsDue() || (kind.Snapshots{Of: e}).Due()) && s.Placement == nil && len(s.Others) == 0 {
 		if wait := ending(s, now); wait > 0 {
 			return work.Plan{Wake: wait, End: names(s.Given)}
+		}
+		if (kind.Snapshots{Of: e}).Due() { // before anything changes in its home
+			next := *e
+			next.Status = (kind.Snapshots{Of: e}).Begin()
+			return work.Plan{Next: &next}
 		}
 		return started(s, e)
 	}
@@ -27,7 +32,11 @@ func decide(s *work.Seen, policy kind.Policy, now time.Time) work.Plan {
 	kept.ArchiveAfter = math.MaxInt64 // never: see doc.go
 	kept.Pinned = true                // by its home
 	waits := stay(&kept)
-	status, plan, changed := work.Steady(&kept, &e.Status.Status, e.Spec.Restart, now)
+	restart := e.Spec.Restart
+	if e.Saves() {
+		restart = saving(s)
+	}
+	status, plan, changed := work.Steady(&kept, &e.Status.Status, restart, now)
 	switch {
 	case waits && status.Reason != waiting && !status.Phase.Finished():
 		status.Reason, changed = waiting, true
@@ -46,6 +55,9 @@ func decide(s *work.Seen, policy kind.Policy, now time.Time) work.Plan {
 		status.Home = home
 		changed = changed || status.Home != e.Status.Home
 	}
+	if e.Saves() {
+		return saved(s, e, status, plan, changed, now)
+	}
 	if status.Phase == api.PhaseCompleted && e.Status.Phase != api.PhaseCompleted {
 		status.Phase, status.Reason = api.PhaseStopped, "CommandEnded"
 		status.Message = fault.T("Its command ended; start it again when you need it.", "启动命令已结束；需要时可再次启动。")
@@ -59,6 +71,9 @@ func decide(s *work.Seen, policy kind.Policy, now time.Time) work.Plan {
 	endedBy(e, &status)
 	next := *e
 	next.Status.Status = status
+	if status.Phase == api.PhaseRunning && e.Spec.From != nil && !e.Status.Filled {
+		next.Status.Filled, changed = true, true
+	}
 	clocked := schedule(s, &next, &plan, now)
 	trained := lend(s, &next, now)
 	if rest(s, &next, &plan, policy, now) || clocked || changed || trained {
@@ -139,7 +154,7 @@ func started(s *work.Seen, e *kind.DevEnvironment) work.Plan {
 	next.Status = kind.Status{Status: work.Status{
 		Phase: api.PhasePending, Reason: "StartRequested", Message: fault.T("Waiting to be placed.", "等待调度。"),
 		Attempt: was.Attempt, Zones: was.Zones, Starts: e.Spec.Starts, Home: was.Home,
-	}, Schedule: was.Schedule}
+	}, Schedule: was.Schedule, HomeState: was.HomeState}
 	if s := was.Schedule; s != nil && s.Stopped != nil {
 		next.Status.Schedule = &kind.Scheduled{Schedule: s.Schedule, Since: s.Since}
 	}

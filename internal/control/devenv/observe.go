@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/activity"
+	"github.com/fermi-cluster/fermi/api/v1/asset"
 	kind "github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -17,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/idle"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/quota"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // askFor is how long a launcher may take to look at its signals.
@@ -56,6 +58,7 @@ type watch struct {
 	hub    Asker
 	policy kind.Policy
 	room   quota.Environments
+	store  store.ReadWriter
 
 	mu    sync.Mutex
 	known map[string]table // by id
@@ -67,8 +70,8 @@ type table struct {
 	attempt int
 }
 
-func newWatch(hub Asker, p kind.Policy, room quota.Environments) *watch {
-	return &watch{hub: hub, policy: p, room: room, known: map[string]table{}}
+func newWatch(hub Asker, p kind.Policy, room quota.Environments, s store.ReadWriter) *watch {
+	return &watch{hub: hub, policy: p, room: room, store: s, known: map[string]table{}}
 }
 
 // Look asks for the signals of an environment that may be idle.
@@ -76,6 +79,9 @@ func (w *watch) Look(ctx context.Context, s *work.Seen, now time.Time) {
 	e := s.Work.(*kind.DevEnvironment)
 	if begins := begun(e, now); begins != nil {
 		s.NoRoom = w.room.Begin(ctx, begins, kind.Needs(begins))
+	}
+	if e.Saves() && len(s.Members) == 1 && s.Members[0].Known.State == engine.StateDone {
+		s.Made = w.made(ctx, e)
 	}
 	w.mu.Lock()
 	last, known := w.known[e.Meta.ID]
@@ -105,7 +111,7 @@ func (w *watch) Look(ctx context.Context, s *work.Seen, now time.Time) {
 // rests says that an environment runs and can be asked.
 func rests(s *work.Seen) bool {
 	e := s.Work.(*kind.DevEnvironment)
-	return e.Status.Phase == api.PhaseRunning && !s.View.Stop && len(s.Members) == 1 && s.Members[0].Attached && s.Members[0].Known.State == engine.StateRunning
+	return e.Status.Phase == api.PhaseRunning && !e.Saves() && !s.View.Stop && len(s.Members) == 1 && s.Members[0].Attached && s.Members[0].Known.State == engine.StateRunning
 }
 
 // judge applies its rule to what was seen; only where there are signals.
@@ -124,4 +130,21 @@ func Judge(e *kind.DevEnvironment, p kind.Policy, t activity.Table, heard, now t
 		seen.Warned = *i.WarnedAt
 	}
 	return idle.Judge(idle.Rule{After: e.IdleAfter(p), Counts: e.IdleCounts()}, seen, now)
+}
+
+// made is the dataset that has the snapshots of a home; an empty one where there is none that is its owner's; nil: that is not known now.
+func (w *watch) made(ctx context.Context, e *kind.DevEnvironment) api.Object {
+	// Everything committed so far is looked at, not only what the cache has seen.
+	rev, err := w.store.Commit(ctx, store.Txn{Ops: []store.Op{store.Unchanged(api.KeyOf(e), e.Meta.Revision)}})
+	if err != nil {
+		return nil
+	}
+	o, err := w.store.Get(ctx, api.Key{Kind: asset.DatasetKind, Project: e.Meta.Project, Name: e.Status.Snapshot.Dataset}, rev)
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && o.GetMeta().Owner != e.Meta.Owner:
+		return &asset.Dataset{}
+	case err != nil:
+		return nil
+	}
+	return o
 }

@@ -23,9 +23,10 @@ type Seen struct {
 	Silence map[engine.Name]time.Duration
 	// Signals are those of the work that were looked at last; nil: nobody needs them, or none could be had.
 	Signals *Signals
-	Guest   string    // the task that runs inside it; "": none
-	NoRoom  error     // why a start that is due by itself may not be
-	Given   []GivenUp // of whatever attempt; as members they have ended, and they are none of Others
+	Guest   string     // the task that runs inside it; "": none
+	NoRoom  error      // why a start that is due by itself may not be
+	Made    api.Object // what an errand of it was to make, once it has ended; nil: nothing
+	Given   []GivenUp  // of whatever attempt; as members they have ended, and they are none of Others
 	// Pinned: it has something of its own where it runs. A launcher that says nothing is not given up for it.
 	Pinned bool
 	// ArchiveAfter is how long what is finished stays in the store.

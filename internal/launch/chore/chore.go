@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/homecopy"
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
 	"github.com/fermi-cluster/fermi/internal/launch/depot"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
@@ -27,6 +28,7 @@ type Order struct {
 	Unpack  *Unpack
 	Clone   *Clone
 	Settle  *Settle
+	Fill    *Fill
 	Fetch   *Fetch
 	Keep    *Keep
 	Lay     *Lay
@@ -43,12 +45,16 @@ type Clone struct {
 	Dir, Tmp string
 }
 
+// Fill fills a home that is empty from the files of a version of a dataset.
+type Fill struct{ From, Home string }
+
 // Result is what came of it.
 type Result struct {
 	Fault  *Fault `json:",omitempty"`
 	Error  string `json:",omitempty"` // that may pass when tried again
 	Disk   bool   `json:",omitempty"` // Error is the disk's, and won't pass
 	Commit string `json:",omitempty"`
+	Filled bool   `json:",omitempty"`
 	Image  *Image `json:",omitempty"`
 	// Done and Total are bytes so far; a result that has them is followed by another.
 	Done, Total int64 `json:",omitempty"`
@@ -119,6 +125,12 @@ func work(ctx context.Context, in io.Reader) Result {
 		commit, err := o.Settle.bring(ctx)
 		r := failed(err)
 		r.Commit = commit
+		return r
+	}
+	if o.Fill != nil {
+		filled, err := homecopy.Fill(ctx, o.Fill.From, o.Fill.Home)
+		r := failed(err)
+		r.Filled = filled
 		return r
 	}
 	if o.Fetch != nil {

@@ -45,9 +45,23 @@ func (j *Judge) owns(ctx context.Context, w *Caller, o api.Object) (bool, error)
 	return j.MemberOf(ctx, w, project)
 }
 
+// keepsOut says that an object is private, and not the caller's. One that is being made has no owner yet: it will be theirs.
+func (k *Kind) keepsOut(w *Caller, o api.Object) bool {
+	return k.Private != nil && o.GetMeta().Owner != "" && k.Private(o) && !w.Owns(o)
+}
+
+// Hides says that an object is private, and not the caller's.
+func (j *Judge) Hides(w *Caller, o api.Object) bool {
+	k := j.rules.kinds[o.Kind()]
+	return k.keepsOut(w, o)
+}
+
 // MayRead says whether the caller sees this object. It is cheap: at most one look at the cache.
 func (j *Judge) MayRead(ctx context.Context, w *Caller, o api.Object) (bool, error) {
 	k := j.rules.kinds[o.Kind()]
+	if k.keepsOut(w, o) {
+		return false, nil
+	}
 	if scope := w.Token.Spec.Task; scope != "" {
 		return k.Task && scope == o.GetMeta().ID, nil
 	}
@@ -73,6 +87,9 @@ func (j *Judge) MayWrite(ctx context.Context, w *Caller, o api.Object) error {
 	k := j.rules.kinds[o.Kind()]
 	if err := w.may(k.Write); err != nil {
 		return err
+	}
+	if k.keepsOut(w, o) {
+		return NotAllowed(w)
 	}
 	if w.reachOf(k.Write) == All {
 		return nil

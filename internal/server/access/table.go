@@ -111,6 +111,8 @@ type Kind struct {
 	Mine func(w *Caller, o api.Object) bool
 	// Of is whose project an object is, of a kind that lives in none: its members are as those of an object in it. "": everybody reads it. May be nil.
 	Of func(o api.Object) string
+	// Private says that an object is for its owner alone, whoever else is of its project; nil: none is.
+	Private func(o api.Object) bool
 	// NotMine is why others may not write it, where that needs words of its own.
 	NotMine fault.Text
 }

@@ -74,14 +74,14 @@ func (s *Assets) Hooks() []*objects.Hooks {
 	return []*objects.Hooks{
 		s.hooks(asset.DatasetKind, map[string]any{"metadata": map[string]any{"name": "digits"}, "spec": map[string]any{"description": "Handwritten digits."}}),
 		s.hooks(asset.ModelKind, map[string]any{"metadata": map[string]any{"name": "spiral"}, "spec": map[string]any{"description": "Which arm of the spiral."}}),
-		{Kind: asset.VersionKind, Access: access.Kind{Read: access.ReadOwn}},
+		{Kind: asset.VersionKind, Access: access.Kind{Read: access.ReadOwn, Private: asset.IsPrivate}},
 	}
 }
 
 func (s *Assets) hooks(kind api.Kind, example map[string]any) *objects.Hooks {
 	return &objects.Hooks{
 		Kind:   kind,
-		Access: access.Kind{Read: access.ReadOwn, Write: access.WriteTasks},
+		Access: access.Kind{Read: access.ReadOwn, Write: access.WriteTasks, Private: asset.IsPrivate},
 		Read:   objects.Reading{Example: example},
 		Fresh: func(o api.Object, _ *access.Caller) error {
 			*o.(asset.Asset).State() = asset.AssetStatus{}
@@ -92,6 +92,7 @@ func (s *Assets) hooks(kind api.Kind, example map[string]any) *objects.Hooks {
 			switch next := a.Next.(type) {
 			case *asset.Dataset:
 				next.Spec = a.Given.(*asset.Dataset).Spec
+				next.Spec.Private = a.Current.(*asset.Dataset).Spec.Private // its versions were made so
 			case *asset.Model:
 				next.Spec = a.Given.(*asset.Model).Spec
 			}

@@ -83,7 +83,8 @@ func (s *versions) version(c *rest.Call, a asset.Asset, spec asset.VersionSpec) 
 	meta := a.GetMeta()
 	spec.Kind, spec.Asset, spec.AssetID, spec.Number = a.Kind(), meta.Name, meta.ID, st.Latest
 	owner := meta.Owner
-	if c != nil && c.Who != nil && c.Who.User != nil {
+	spec.Private = asset.IsPrivate(a)
+	if !spec.Private && c != nil && c.Who != nil && c.Who.User != nil {
 		owner = c.Who.User.Meta.Name
 	}
 	name := asset.VersionName(a.Kind(), meta.Name, st.Latest)

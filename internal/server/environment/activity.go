@@ -111,7 +111,7 @@ func (s *Environments) activity(ctx context.Context, c *rest.Call) (*rest.Reply,
 		out.Counts = activity.All
 	}
 	reply := &rest.Reply{Data: &out, Revision: e.Meta.Revision}
-	if e.Status.Phase != api.PhaseRunning || f.Archived {
+	if e.Status.Phase != api.PhaseRunning || e.Saves() || f.Archived {
 		out.Message = fault.T("It does not run.", "未在运行。")
 		return reply, nil
 	}

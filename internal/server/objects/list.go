@@ -120,7 +120,7 @@ func (s *Lister) list(ctx context.Context, c *rest.Call, row api.KindInfo) (*res
 	}
 	visible := func(o api.Object) bool {
 		if row.Project {
-			return all || slices.Contains(projects, o.GetMeta().Project)
+			return (all || slices.Contains(projects, o.GetMeta().Project)) && !s.judge.Hides(c.Who, o)
 		}
 		ok, err := s.judge.MayRead(ctx, c.Who, o)
 		return err == nil && ok

@@ -73,7 +73,7 @@ func (s *Services) mountModel(ctx context.Context, o *serving.InferenceService) 
 	if (t.Model == nil || t.Model.Name == "") && len(t.Adapters) == 0 {
 		return nil
 	}
-	if _, err := s.Gate.SettleAssets(ctx, o); err != nil {
+	if _, err := s.Gate.SettleAssets(ctx, nil, o); err != nil {
 		return err
 	}
 	t.TakeVersions()

@@ -90,6 +90,9 @@ func Running(f objects.Found) (api.Work, error) {
 	if !ok || f.Archived {
 		return nil, errNotRunning
 	}
+	if e, ok := work.(interface{ Saves() bool }); ok && e.Saves() {
+		return nil, errSaves
+	}
 	if w := work.Workload(); w.Phase.Finished() || w.Stop {
 		return nil, errNotRunning
 	}
@@ -97,6 +100,8 @@ func Running(f objects.Found) (api.Work, error) {
 }
 
 var errNotRunning = fault.New(fault.Conflict, "NotRunning", fault.T("It does not run; start it first.", "它未在运行，请先启动。"))
+
+var errSaves = fault.New(fault.Conflict, "NotRunning", fault.T("A snapshot of its home is being made; start it when that is done.", "正在创建其主目录的快照，请在完成后启动。"))
 
 func (s *Terminals) open(ctx context.Context, c *rest.Call, row api.KindInfo) (*rest.Reply, error) {
 	name := c.R.PathValue("name")

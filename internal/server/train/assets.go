@@ -9,8 +9,10 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/asset"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
@@ -91,8 +93,8 @@ func stillThere(ctx context.Context, find FindVersion, w *api.Workload) error {
 }
 
 // SettleAssets finds the versions that work names, and writes down which ones they are; what it returns must hold at the commit. The work is not
-// anybody else's yet.
-func (s *Gate) SettleAssets(ctx context.Context, o api.Work) ([]store.Op, error) {
+// anybody else's yet. who names them; nil: the server itself, which sees nothing private.
+func (s *Gate) SettleAssets(ctx context.Context, who *access.Caller, o api.Work) ([]store.Op, error) {
 	w := o.Workload()
 	if bad := mount.Check("spec", w.Program.Datasets, w.Program.Models); len(bad) > 0 {
 		return nil, fault.New(fault.Invalid, "InvalidField", fault.T("Some fields are wrong.", "部分字段有误。")).WithFields(bad...)
@@ -105,26 +107,46 @@ func (s *Gate) SettleAssets(ctx context.Context, o api.Work) ([]store.Op, error)
 		refs  []api.AssetRef
 	}{{asset.DatasetKind, "datasets", mount.Data, w.Program.Datasets}, {asset.ModelKind, "models", mount.Models, w.Program.Models}} {
 		for i := range list.refs {
-			r := &list.refs[i]
-			v, err := s.versions(ctx, list.kind, w.Meta.Project, r.Name, r.Version)
-			if fault.Is(err, fault.NotFound) {
-				return nil, refuse.Invalid(fmt.Sprintf("spec.%s[%d]", list.field, i), fault.From(err).Message)
-			}
+			r, called := &list.refs[i], list.refs[i].Name
+			v, err := settle(ctx, s, who, w.Meta.Project, list.kind, fmt.Sprintf("spec.%s[%d]", list.field, i), r)
 			if err != nil {
 				return nil, err
 			}
-			if r.Path == list.under+"/"+r.Name { // it was called by its id
-				r.Path = list.under + "/" + v.Spec.Asset
-			}
-			r.Name, r.Version = v.Spec.Asset, strconv.Itoa(v.Spec.Number)
-			r.Settled = mount.Settled{Digest: v.Spec.Manifest, Size: int64(v.Spec.Size), Source: v.Spec.Source}
-			if err := mayRead(ctx, s, w.Meta.Project, fmt.Sprintf("spec.%s[%d].name", list.field, i), r.Source); err != nil {
-				return nil, err
+			if r.Path == list.under+"/"+called { // it was called by its id
+				r.Path = list.under + "/" + r.Name
 			}
 			ops = append(ops, store.Unchanged(api.KeyOf(v), v.Meta.Revision))
 		}
 	}
+	if from := w.Program.Home; from != nil && w.Attempt == 0 { // what it began with is settled once
+		v, err := settle(ctx, s, who, w.Meta.Project, asset.DatasetKind, "spec.from", from)
+		if err != nil {
+			return nil, err
+		}
+		if v.Spec.Source != nil || v.Spec.Metadata[devenv.HomeMark] != devenv.HomeFormat {
+			return nil, refuse.Invalid("spec.from", fault.T("%s@%s is no snapshot of a home; fermi env snapshot NAME makes one.", "%s@%s 不是主目录快照；可用 fermi env snapshot 环境 创建。", from.Name, from.Version))
+		}
+		ops = append(ops, store.Unchanged(api.KeyOf(v), v.Meta.Revision))
+	}
 	return ops, nil
+}
+
+// settle writes down which version a ref means, if who names it may use it; at is its field.
+func settle(ctx context.Context, s *Gate, who *access.Caller, project string, kind api.Kind, at string, r *api.AssetRef) (*asset.AssetVersion, error) {
+	v, err := s.versions(ctx, kind, project, r.Name, r.Version)
+	if fault.Is(err, fault.NotFound) {
+		return nil, refuse.Invalid(at, fault.From(err).Message)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if v.Spec.Private && (who == nil || !who.Owns(v)) {
+		row := api.MustInfo(kind)
+		return nil, refuse.Invalid(at, fault.From(refuse.Missing(row, r.Name)).Message)
+	}
+	r.Name, r.Version = v.Spec.Asset, strconv.Itoa(v.Spec.Number)
+	r.Settled = mount.Settled{Digest: v.Spec.Manifest, Size: int64(v.Spec.Size), Source: v.Spec.Source}
+	return v, mayRead(ctx, s, project, at+".name", r.Source)
 }
 
 // mayRead refuses a version by reference whose folder the project was not granted, or whose account is gone.

@@ -59,7 +59,7 @@ func (s *surroundings) environment(ctx context.Context, who *access.Caller, proj
 		return n, nil, err
 	case w == nil:
 		return no("There is no environment %q in the project; choose a running one.", "项目中没有环境 %q，请选择运行中的环境。", shown)
-	case w.Phase != api.PhaseRunning || w.Stop:
+	case w.Phase != api.PhaseRunning || w.Stop || w.Host.Home != "" && !w.Host.Lends: // its home is being saved
 		return no("%q does not run; choose a running environment.", "%q 未在运行，请选择运行中的环境。", shown)
 	case len(w.Wish.Inside) > 0:
 		return no("%q runs inside others; choose those.", "%q 在其他环境内运行，请选择那些环境。", shown)

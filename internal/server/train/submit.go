@@ -149,7 +149,7 @@ func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewW
 	if err := s.References(ctx, c, e.Work); err != nil {
 		return err
 	}
-	held, err := s.SettleAssets(ctx, e.Work)
+	held, err := s.SettleAssets(ctx, c.Who, e.Work)
 	if err == nil {
 		err = s.images(ctx, e.Work)
 	}

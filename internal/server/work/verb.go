@@ -21,6 +21,8 @@ type Verb struct {
 	Summary string
 	// Do writes the wish, which came now, into a copy, and says what the caller is told; false: there is nothing to change.
 	Do func(o api.Work, now time.Time) (said fault.Text, changed bool)
+	// May refuses what can't be done now; nil: it may always.
+	May func(o api.Work) error
 	// Begins: it runs again, if the rules of now let it.
 	Begins bool
 	// Ends: it works on a full disk, too.
@@ -72,6 +74,11 @@ func (s *Works) do(ctx context.Context, c *rest.Call, r *Row, row api.KindInfo, 
 		ctx = store.Urgent(ctx)
 	}
 	for range truth.Retries {
+		if v.May != nil {
+			if err := v.May(o.(api.Work)); err != nil {
+				return nil, err
+			}
+		}
 		next := store.Clone(o)
 		said, changed := v.Do(next.(api.Work), s.Clock.Now().UTC())
 		if !changed {

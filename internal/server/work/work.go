@@ -117,7 +117,7 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 				}
 				if err == nil {
 					var held []store.Op
-					held, err = s.Gate.SettleAssets(ctx, next)
+					held, err = s.Gate.SettleAssets(ctx, c.Who, next)
 					a.Guards = append(a.Guards, held...)
 				}
 				return err

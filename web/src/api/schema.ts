@@ -611,6 +611,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dev-environments/{name}/snapshot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep the home of a stopped environment as a version of a dataset, with which another can begin (spec.from); where nothing of the home changed no new version is made. */
+        post: operations["snapshotDevEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments/{name}/start": {
         parameters: {
             query?: never;
@@ -691,6 +708,43 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/environment-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List environment-templates, live and archived. */
+        get: operations["listEnvironmentTemplate"];
+        put?: never;
+        /** Create one. */
+        post: operations["createEnvironmentTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/environment-templates/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getEnvironmentTemplate"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateEnvironmentTemplate"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteEnvironmentTemplate"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2726,6 +2780,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/watch/environment-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchEnvironmentTemplate"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/watch/image-jobs": {
         parameters: {
             query?: never;
@@ -3882,6 +3953,8 @@ export interface components {
         };
         DatasetSpec: {
             description?: string;
+            /** @description Only its owner sees and uses it; said when it is made, and not changed later. */
+            private?: boolean;
         };
         DevEnvironment: {
             metadata: components["schemas"]["Meta"];
@@ -4127,6 +4200,10 @@ export interface components {
             value?: string;
             /** @description Take the value from a secret instead. */
             valueFrom?: components["schemas"]["SecretRef"];
+        };
+        EnvironmentTemplate: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["TemplateSpec"];
         };
         Environments: {
             /**
@@ -7136,6 +7213,34 @@ export interface components {
             /** @description What was seen there. */
             value?: components["schemas"]["Text"];
         };
+        Snapshot: {
+            /**
+             * Format: date-time
+             * @description When it was made, or why not was known.
+             */
+            at?: string;
+            /**
+             * Format: int64
+             * @description That of spec.snapshots by which it was asked for.
+             */
+            count: number;
+            /** @description What keeps the snapshots of this home. */
+            dataset: string;
+            /** @description What came of it. */
+            message?: components["schemas"]["Text"];
+            /** @description It is being made. */
+            running?: boolean;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            size?: string;
+            /**
+             * Format: int64
+             * @description Its number; 0: there is none.
+             */
+            version?: number;
+        };
         Source: {
             /** @description A folder of the machines that the project was granted, by its name; of an import also NAME/path in one. */
             folder?: string;
@@ -7164,6 +7269,8 @@ export interface components {
             /** @description Start what its image starts by itself, in the image's working directory; instead of a command. */
             entryPoint?: boolean;
             env?: components["schemas"]["EnvVar"][] | null;
+            /** @description A snapshot of a home, by the dataset that keeps it: what its own home begins with. It counts before its first start alone; its path means nothing. */
+            from?: components["schemas"]["AssetRef"];
             /** @description A repository that is cloned into its home, in a folder of its name, at a start where there is no such folder. */
             git?: components["schemas"]["Git"];
             /** @description When it is stopped because nobody works in it; as the operator set it when absent. */
@@ -7203,6 +7310,11 @@ export interface components {
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description Members of its project may enter it; otherwise only its owner may. */
             shared?: boolean;
+            /**
+             * Format: int64
+             * @description Counts the calls of snapshot; larger than it was, its home is kept as a version of a dataset while it is stopped; smaller, the one that is being made is given up.
+             */
+            snapshots?: number;
             /**
              * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
              * @enum {string}
@@ -7261,6 +7373,8 @@ export interface components {
             attempt?: number;
             /** Format: int64 */
             exitCode?: number;
+            /** @description Its home has what spec.from names. */
+            filled?: boolean;
             /** Format: date-time */
             finishedAt?: string;
             /** @description The machine that joined on whose disk its home is; it starts there alone. Absent: its home is its zone's. */
@@ -7283,6 +7397,8 @@ export interface components {
             restarts?: string[] | null;
             /** @description What its schedule did last. */
             schedule?: components["schemas"]["Scheduled"];
+            /** @description The last snapshot of its home. */
+            snapshot?: components["schemas"]["Snapshot"];
             /** Format: date-time */
             startedAt?: string;
             /**
@@ -7540,6 +7656,14 @@ export interface components {
             project?: string;
             /** @description Nodes; they have room for it now. */
             to: string[] | null;
+        };
+        TemplateSpec: {
+            /** @description What it is for, for people. */
+            description?: components["schemas"]["Text"];
+            /** @description What an environment has where its maker says nothing: the fields of its spec. What is its maker's alone has no place here. */
+            environment: components["schemas"]["Spec"];
+            /** @description Whose members see, use and write it; everybody sees and uses it when absent, and administrators and operators write it. */
+            project?: string;
         };
         Text: {
             en?: string;
@@ -8034,6 +8158,8 @@ export interface components {
             number: number;
             /** @description What it was made from. */
             origin?: components["schemas"]["Origin"];
+            /** @description As its dataset is: its owner's alone. */
+            private?: boolean;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -8474,7 +8600,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "EnvironmentTemplate" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -8533,7 +8659,7 @@ export interface operations {
                 actor?: string;
                 verb?: string;
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking" | "Archive" | "Backup" | "Audit";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "EnvironmentTemplate" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking" | "Archive" | "Backup" | "Audit";
                 /** @description Of the object. */
                 name?: string;
                 /** @description ok, refused (whatever is not ok), or a reason. */
@@ -10569,6 +10695,50 @@ export interface operations {
             507: components["responses"]["Refused"];
         };
     };
+    snapshotDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     startDevEnvironment: {
         parameters: {
             query?: {
@@ -10785,11 +10955,289 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    listEnvironmentTemplate: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["EnvironmentTemplate"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    createEnvironmentTemplate: {
+        parameters: {
+            query?: {
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "pytorch"
+                 *       },
+                 *       "spec": {
+                 *         "environment": {
+                 *           "image": "pytorch",
+                 *           "resources": {
+                 *             "cpu": 8,
+                 *             "memory": "64Gi"
+                 *           },
+                 *           "type": "notebook"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["EnvironmentTemplate"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "name": "pytorch"
+                 *       },
+                 *       "spec": {
+                 *         "environment": {
+                 *           "image": "pytorch",
+                 *           "resources": {
+                 *             "cpu": 8,
+                 *             "memory": "64Gi"
+                 *           },
+                 *           "type": "notebook"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/yaml": components["schemas"]["EnvironmentTemplate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EnvironmentTemplate"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    getEnvironmentTemplate: {
+        parameters: {
+            query?: {
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EnvironmentTemplate"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    updateEnvironmentTemplate: {
+        parameters: {
+            query?: {
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnvironmentTemplate"];
+                "application/yaml": components["schemas"]["EnvironmentTemplate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EnvironmentTemplate"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    deleteEnvironmentTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["EnvironmentTemplate"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     listEvents: {
         parameters: {
             query?: {
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "EnvironmentTemplate" | "DevEnvironment" | "InferenceService" | "ServiceReplica" | "ServiceEndpoints" | "Dataset" | "Model" | "AssetVersion" | "Image" | "ImageJob" | "TaskArray" | "Booking";
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Name or id of an object; needs kind. */
@@ -18793,6 +19241,80 @@ export interface operations {
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    watchEnvironmentTemplate: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];

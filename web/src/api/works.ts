@@ -13,6 +13,7 @@ import { type Liveness, useStream } from "./live";
 import { useSoon } from "./queries";
 
 export type Environment = Schemas["DevEnvironment"];
+export type EnvironmentTemplate = Schemas["EnvironmentTemplate"];
 export type Service = Schemas["InferenceService"];
 export type Replica = Schemas["ServiceReplica"];
 export type Usage = Schemas["UsageSum"];
@@ -195,11 +196,21 @@ export function useCosts(since: string | undefined, project = "") {
   });
 }
 
-/** Start, stop, keep: the verbs that need no words. */
+/** What environments can be made after. */
+export function useTemplates() {
+  return useQuery({
+    queryKey: ["environment-templates"],
+    queryFn: async () =>
+      (await read<{ items: EnvironmentTemplate[] | null }>("environment-templates?limit=200")).items ?? [],
+  });
+}
+
+/** Start, stop, keep, snapshot: the verbs that need no words. */
 export function useWorkVerb<K extends Plural>(kind: K, name: string) {
   const client = useQueryClient();
   return useMutation({
-    mutationFn: (verb: "start" | "stop" | "keep") => read<Kinds[K]>(at(kind, name, verb), { method: "POST" }),
+    mutationFn: (verb: "start" | "stop" | "keep" | "snapshot") =>
+      read<Kinds[K]>(at(kind, name, verb), { method: "POST" }),
     onSuccess: (next) => {
       client.setQueryData<Kinds[K]>(workKeys.one(kind, name), (old) => (old ? newest(old, next) : next));
       void client.invalidateQueries({ queryKey: workKeys.lists(kind) });

@@ -1,10 +1,12 @@
 import { NumberInput, SegmentedControl, Select, SimpleGrid, Stack, Switch, Text, TextInput } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useZones } from "../api/queries";
-import { useMake } from "../api/works";
-import { title } from "../format";
+import { type EnvironmentTemplate, useMake, useTemplates } from "../api/works";
+import { said, title } from "../format";
 import { withOwn } from "../parts/create-fields";
+import { useLanguage } from "../parts/now";
 import { Panel } from "../parts/states";
 import {
   CommandField,
@@ -18,7 +20,7 @@ import {
   WithProjects,
 } from "../parts/work-fields";
 import { keepProject, usualProject } from "../project";
-import { type EnvironmentType, emptyEnvironment, environmentOf, environmentTypes } from "../workform";
+import { afterTemplate, type EnvironmentType, emptyEnvironment, environmentOf, environmentTypes } from "../workform";
 
 /** An environment has at most so many. */
 const maxDevices = 8;
@@ -36,12 +38,15 @@ function Editor({ projects }: { projects: readonly Project[] }) {
   );
   const zones = useZones();
   const make = useMake("dev-environments");
+  const [template, choose] = useState<EnvironmentTemplate | null>(null);
   const navigate = useNavigate();
   const at = faults.at;
   function send() {
     clear();
+    const { metadata, spec } = environmentOf(form);
+    const base = template?.spec.environment as Record<string, unknown> | undefined;
     make.mutate(
-      { manifest: environmentOf(form), project: form.project },
+      { manifest: { metadata, spec: base ? afterTemplate(base, spec) : spec }, project: form.project },
       {
         onError: refused,
         onSuccess: (made) => {
@@ -63,6 +68,14 @@ function Editor({ projects }: { projects: readonly Project[] }) {
     >
       <Panel title={t("work.basic")}>
         <Stack gap="sm">
+          <TemplateField
+            project={form.project}
+            chosen={template}
+            choose={(next) => {
+              choose(next);
+              if (next?.spec.environment.type) change({ type: next.spec.environment.type });
+            }}
+          />
           <NameFields form={form} change={change} at={at} projects={projects} hint={t("create.displayNameHint")} />
           <div>
             <Text size="sm" fw={500} mb={4} id="env-type">
@@ -141,6 +154,17 @@ function Editor({ projects }: { projects: readonly Project[] }) {
       </Panel>
       <Panel title={t("env.firstFiles")}>
         <Stack gap="sm">
+          <TextInput
+            label={t("env.from")}
+            description={t("env.fromHint")}
+            placeholder="home-lab-4k2m9x7pq@2"
+            value={form.from}
+            onChange={(e) => change({ from: e.currentTarget.value.trim() })}
+            error={at.from}
+            maxLength={128}
+            spellCheck={false}
+            maw={420}
+          />
           <TextInput
             label={t("env.git")}
             description={t("env.gitHint")}
@@ -240,5 +264,46 @@ function Editor({ projects }: { projects: readonly Project[] }) {
         </Stack>
       </Panel>
     </FormPage>
+  );
+}
+
+/** What the environment is made after; nothing is asked where there is no template. */
+function TemplateField(props: {
+  project: string;
+  chosen: EnvironmentTemplate | null;
+  choose: (next: EnvironmentTemplate | null) => void;
+}) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  const all = useTemplates();
+  const list = (all.data ?? []).filter((x) => !x.spec.project || x.spec.project === props.project);
+  if (list.length === 0) return null;
+  const { chosen } = props;
+  const r = chosen?.spec.environment.resources;
+  const has = [
+    chosen?.spec.environment.image,
+    r?.accelerators?.count && `${r.accelerators.count} ${r.accelerators.type ?? ""}`.trim(),
+    r?.cpu && `${r.cpu} CPU`,
+    r?.memory,
+    chosen?.spec.environment.storage,
+  ].filter(Boolean);
+  return (
+    <div>
+      <Select
+        label={t("env.template")}
+        description={t("env.templateHint")}
+        placeholder={t("env.templateNone")}
+        data={list.map((x) => ({ value: x.metadata.name ?? "", label: title(x) }))}
+        value={chosen?.metadata.name ?? null}
+        onChange={(v) => props.choose(list.find((x) => x.metadata.name === v) ?? null)}
+        clearable
+        searchable
+      />
+      {chosen && (
+        <Text size="xs" c="dimmed" mt={4} className="break">
+          {[said(chosen.spec.description, lang), has.join(" · ")].filter(Boolean).join(" ")}
+        </Text>
+      )}
+    </div>
   );
 }

@@ -24,7 +24,7 @@ import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states
 import { WaysIn } from "../parts/ways";
 import { Ask, EventList, Facts, WhyBox } from "../parts/work-row";
 import { Yaml } from "../parts/yaml";
-import { environmentStanding, isOff } from "../works";
+import { environmentStanding, isOff, isSaving } from "../works";
 import { Cost, EnvironmentWish } from "./environments";
 
 const Manifest = lazy(() => import("../parts/manifest"));
@@ -46,7 +46,7 @@ function Ready({ name, env, live }: { name: string; env: Environment; live: Reac
   const why = useWorkWhy(kind, name);
   const who = useWhoami();
   const phase = env.status?.phase ?? "Pending";
-  const running = phase === "Running" && !env.spec.stop && !env.metadata.deletedAt;
+  const running = phase === "Running" && !isSaving(env) && !env.spec.stop && !env.metadata.deletedAt;
   const mine = who.data?.role === "admin" || who.data?.user === env.metadata.owner;
   const [tab, choose] = useState<string | null>(null);
   const shown = tab ?? (running ? "terminal" : "events");
@@ -162,7 +162,10 @@ function About({ name, env }: { name: string; env: Environment }) {
     [t("overview.devices"), here?.deviceIds?.length ? here.deviceIds.join(", ") : String(here?.devices ?? 0)],
     [t("env.home"), env.spec.storage || t("env.storageNone")],
     [t("work.cost"), <Cost key="cost" id={env.metadata.id ?? ""} costs={costs.data} />],
-    [t("work.uptime"), phase === "Running" && startedAt ? duration(now - Date.parse(startedAt), t) : "—"],
+    [
+      t("work.uptime"),
+      phase === "Running" && !isSaving(env) && startedAt ? duration(now - Date.parse(startedAt), t) : "—",
+    ],
     [t("task.created"), moment(env.metadata.createdAt, lang)],
   ];
   const clock = env.spec.schedule;
@@ -170,6 +173,8 @@ function About({ name, env }: { name: string; env: Environment }) {
     const words = { start: clock.start || "—", stop: clock.stop || "—", zone: clock.timeZone || "UTC" };
     facts.push([t("env.schedule"), t("env.scheduleText", words)]);
   }
+  const kept = env.status?.snapshot;
+  if (kept?.version) facts.push([t("env.snapshotLast"), `${kept.dataset}@${kept.version} · ${moment(kept.at, lang)}`]);
   if (finishedAt && isOff(env)) facts.push([t("task.finished"), moment(finishedAt, lang)]);
   if ((attempt ?? 0) > 1) facts.push([t("env.starts"), String(attempt)]);
   if (isOff(env) && phase === "Stopped") facts.push([t("env.why"), said(env.status?.message, lang) || "—"]);
@@ -185,6 +190,17 @@ function Actions({ name, env }: { name: string; env: Environment }) {
   return (
     <Stack gap="xs" align="flex-end">
       <Group gap="xs">
+        {off && (env.status?.attempt ?? 0) > 0 && (
+          <Button
+            variant="default"
+            title={t("env.snapshotHint")}
+            onClick={() => verb.mutate("snapshot")}
+            loading={verb.isPending}
+            disabled={Boolean(env.metadata.deletedAt)}
+          >
+            {t("env.snapshot")}
+          </Button>
+        )}
         {off ? (
           <Button
             onClick={() => verb.mutate("start")}
@@ -192,6 +208,10 @@ function Actions({ name, env }: { name: string; env: Environment }) {
             disabled={Boolean(env.metadata.deletedAt)}
           >
             {t("env.start")}
+          </Button>
+        ) : isSaving(env) ? (
+          <Button variant="default" onClick={() => verb.mutate("stop")} loading={verb.isPending}>
+            {t("env.snapshotLeave")}
           </Button>
         ) : (
           <Ask
