@@ -140,8 +140,7 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, w
 
 // judge lets f decide on the model as it is now.
 func (c *Controller) judge(f func(t turn)) {
-	now := c.cfg.Clock.Now()
-	c.seat.with(func(m *model) { f(turn{m, now, c.cfg.Quantum}) })
+	c.seat.with(func(m *model) { f(turn{m, c.cfg.Clock.Now(), c.cfg.Quantum}) })
 }
 
 // do carries out one order, where there is one. It says whether it should be tried again.
