@@ -96,7 +96,7 @@ e2e-tls: build $(VERSITYGW) ## the same with all launchers on the link over TLS,
 	@FERMI_LINK=tls FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-tls go test -v -count=1 -timeout 60m -run '$(if $(filter sample,$(FERMI_TLS)),TestTour|TestStop|TestGang|TestRestart|TestLink)' ./test/e2e/...
 
 e2e-kube: build $(VERSITYGW) ## pods on a real API server of Kubernetes, built from source and kept (minutes, once)
-	@test/kube/build.sh etcd kube-apiserver helm promtool >/dev/null
+	@test/kube/build.sh etcd kube-apiserver helm promtool kueue-crds volcano-crds >/dev/null
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) FERMI_KUBE=$(abspath $(CACHE)/kube) scripts/suite.sh e2e-kube go test -v -count=1 -p 1 -timeout 20m ./internal/engine/kubeengine ./test/pods
 
 parity: build ## docs/parity.md anew: the same features on one host, on hosts that joined and on Kubernetes (root)

@@ -107,11 +107,19 @@ func (a *Asset) begin(ctx context.Context, manifest []byte, query url.Values) (o
 
 // VersionWish is what a version is made of.
 type VersionWish struct {
-	Upload   string            `json:"upload"`
+	Upload   string            `json:"upload,omitempty"`
 	Message  string            `json:"message,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Source   *asset.Source     `json:"source,omitempty"`   // where the files of a listing lie
 	Imported *asset.Source     `json:"imported,omitempty"` // where those of an upload were read
+	// Checkpoint is there instead of Upload: what a version of a model is made of.
+	Checkpoint *CheckpointWish `json:"checkpoint,omitempty"`
+}
+
+// CheckpointWish names a checkpoint of a task of the project; step 0: the newest.
+type CheckpointWish struct {
+	Task string `json:"task"`
+	Step int64  `json:"step,omitempty"`
 }
 
 // Commit makes a version of an upload. To say it again is to get the same one.

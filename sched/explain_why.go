@@ -182,7 +182,7 @@ func (x *explainer) noRoom() Explanation {
 	case ch.Kind == advice.ChangeRegion:
 		ex = x.rule(advice.ReasonRegion, api.T("No one region has room for %s; several together do.", "没有单个区域能放下 %s，跨区域则可以。", describe(x.w)))
 	case ch.Kind == advice.ChangeSpot:
-		ex = x.rule(advice.ReasonSpot, api.T("With zones.spot: %[2]s there is no room for %[1]s; without it there is.", "zones.spot: %[2]s 使 %[1]s 无处可放；去掉即有空位。", describe(x.w), x.w.spot()))
+		ex = x.rule(advice.ReasonSpot, api.T("With spot: %[2]s there is no room for %[1]s; without it there is.", "spot: %[2]s 使 %[1]s 无处可放；去掉即有空位。", describe(x.w), x.w.spot()))
 	case ch.Kind == advice.ChangeSurvive:
 		ex = x.rule(advice.ReasonSurvive, api.T("%s fits, but not so that the loss of any one zone leaves %s.", "%s 可以放下，但无法保证失去任一可用区后仍有 %s。", describe(x.w), survivors(x.w)))
 	case ch.Kind == advice.ChangeMaxLatency:
@@ -345,7 +345,7 @@ func (x *explainer) evidence() []Evidence {
 		{misfitType, "NodesWithoutDevices", api.T("nodes without enough devices of this type", "没有足够该类型加速卡的节点")},
 		{misfitSize, "NodesTooSmall", api.T("nodes too small even when empty", "即使空闲也过小的节点")},
 		{misfitClosed, "NodesClosed", api.T("nodes cordoned or not ready", "被隔离或未就绪的节点")},
-		{misfitSpot, "NodesBarredBySpot", api.T("nodes that zones.spot rules out", "被 zones.spot 排除的节点")},
+		{misfitSpot, "NodesBarredBySpot", api.T("nodes that its rule on spot nodes rules out", "被竞价节点规则（spot）排除的节点")},
 		{misfitHost, "NodesProcessLimit", api.T("nodes whose machine runs enough processes", "所在机器进程数已满的节点")},
 	}
 	var out []Evidence

@@ -297,7 +297,7 @@ func (p *part) assemble() (err error) {
 		Fetched:  link.Fetched{SpecOf: p.live.specOf, ArchiveOf: p.archiveOf, ManifestOf: p.vault.manifestOf, Calls: talk.NewCalls()},
 		Answer:   told.to, Tails: p.logs, Peered: p.cfg.outside(),
 	})
-	p.pods = &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods, cfg.Checkpoints), store: p.store, hub: p.hub, others: p.others, mint: p.keys.Tokens.Mint}
+	p.pods = newPods(cfg, p.store, p.hub, p.others, p.keys.Tokens.Mint)
 	p.curves = curve.NewDesk(p.history, func(ctx context.Context, of link.Parts) error {
 		_, err := p.others.workByID(ctx, of.TaskID)
 		return cmp.Or(err, p.given.Refuse(ctx, of))
@@ -513,6 +513,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		c.Add("assets", lending.Depot{Repo: p.assets, Store: p.store, Log: p.cfg.Log.With("part", "assets")}.Collect)
 		c.Add("models", p.api.PublishModels)
 		c.Add("growth", grows.Run)
+		c.Add("queues of clusters", func(ctx context.Context) error {
+			return p.pods.queues.Run(ctx, epoch, func(id string) { p.crew.Notify(id, "") })
+		})
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)

@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/app/growth"
+	"github.com/fermi-cluster/fermi/internal/app/handover"
 	"github.com/fermi-cluster/fermi/internal/app/signing"
 	"github.com/fermi-cluster/fermi/internal/blob/s3"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -35,6 +36,14 @@ type pods struct {
 	hub      *link.Hub
 	others   *company
 	mint     func(engine.Name) string
+	queues   handover.Desk // to which some of them have gangs handed over
+}
+
+func newPods(cfg Config, s *store.Store, hub *link.Hub, others *company, mint func(engine.Name) string) *pods {
+	p := &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods, cfg.Checkpoints), store: s, hub: hub, others: others, mint: mint}
+	p.queues = handover.Desk{Store: s, Work: others.workByID, Clock: clock.Real, Log: cfg.Log.With("part", "handover")}
+	p.queues.Open(p.clusters, cfg.Doors.Pods.Gangs)
+	return p
 }
 
 // openClusters makes those that settings name, by zone; nothing is asked of them yet.

@@ -45,37 +45,16 @@ func tableOf(data uint64) uint64 { return 4 * ((data + slotSum - 1) / slotSum) }
 
 // Send writes every byte after its chunk was verified. Memory: one chunk, and what a few open packs take.
 func (i *Image) Send(ctx context.Context, w io.Writer) error {
-	packs := &packReader{src: i.src}
-	defer packs.close()
-	buf := chunkBuffers.Get().(*[]byte)
-	defer chunkBuffers.Put(buf)
 	whole := sha256.New()
 	out := io.MultiWriter(w, whole)
-	sums, tree := adding{left: i.part.Data}, uint32(0)
-	for n := range i.part.Chunks {
-		c := &i.part.Chunks[n]
-		p := (*buf)[:c.Bytes]
-		if err := packs.chunk(ctx, i.part, c, p); err != nil {
-			return err
-		}
-		data := p[:min(uint64(len(p)), sums.left)]
-		sums.add(data)
-		tree = crc32.Update(tree, crc32.IEEETable, p[len(data):])
-		if _, err := out.Write(p); err != nil {
-			return err
-		}
-	}
-	p := i.part
-	h := Header{
-		Rank: p.Rank, World: p.World, Generation: p.Generation, Step: p.Step, Data: p.Data, Tree: p.Tree, Table: uint64(len(sums.table)),
-		treeCRC: tree, tableCRC: crc32.ChecksumIEEE(sums.table),
-	}
-	page := make([]byte, slotData)
-	copy(page, h.pack())
-	if _, err := out.Write(append(sums.table, page...)); err != nil {
+	page, table, err := i.pass(ctx, out)
+	if err != nil {
 		return err
 	}
-	_, err := w.Write(whole.Sum(nil))
+	if _, err := out.Write(append(table, page...)); err != nil {
+		return err
+	}
+	_, err = w.Write(whole.Sum(nil))
 	return err
 }
 

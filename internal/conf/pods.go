@@ -18,7 +18,8 @@ type Pods struct {
 	// StorageClass is that of homes; "": the cluster's own choice.
 	StorageClass string
 	// Grow are the zones of clusters whose autoscalers are asked for nodes.
-	Grow []string
+	Grow  []string
+	Gangs []string // as ParseGangs reads them
 }
 
 // InCluster stands for the credentials of the server's own pod, in the place of a file.
@@ -35,6 +36,13 @@ func ParseCluster(text string) (zone, kubeconfig, namespace string, ok bool) {
 		kubeconfig, namespace = rest[:i], rest[i+1:]
 	}
 	return zone, kubeconfig, namespace, ok && zoneName.MatchString(zone) && kubeconfig != "" && zoneName.MatchString(namespace)
+}
+
+// ParseGangs reads ZONE=KEEPER:QUEUE: the queue of a cluster's own that gangs are handed over to, and who keeps it.
+func ParseGangs(text string) (zone, keeper, queue string, ok bool) {
+	zone, rest, _ := strings.Cut(text, "=")
+	keeper, queue, _ = strings.Cut(rest, ":")
+	return zone, keeper, queue, zoneName.MatchString(zone) && (keeper == "kueue" || keeper == "volcano") && zoneName.MatchString(queue)
 }
 
 var resourceName = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+$`)
@@ -65,6 +73,17 @@ func (s *Settings) pods() []fault.Field {
 		if !had[zone] {
 			add("pods.grow", "%s is no zone of cluster; name the zone of one that has an autoscaler.", "%s 不是 cluster 中的可用区，请填写具有自动扩缩容的集群所在可用区。", strconv.Quote(zone))
 		}
+	}
+	handed := map[string]bool{}
+	for _, text := range p.Gangs {
+		zone, _, _, ok := ParseGangs(text)
+		switch {
+		case !ok:
+			add("pods.gangs", "%s is not ZONE=KEEPER:QUEUE, such as beijing-k8s=kueue:research; keepers are kueue and volcano.", "%s 不是 可用区=系统:队列 的形式，例如 beijing-k8s=kueue:research；系统为 kueue 或 volcano。", strconv.Quote(text))
+		case !had[zone] || handed[zone]:
+			add("pods.gangs", "%s is no zone of cluster, or is given twice.", "%s 不是 cluster 中的可用区，或重复出现。", strconv.Quote(zone))
+		}
+		handed[zone] = true
 	}
 	for _, row := range p.Devices {
 		if !deviceRow.MatchString(row) {

@@ -58,6 +58,7 @@ type Gateway struct {
 	shadows atomic.Int64  // under way
 	limits  limits
 	ledger  ledger
+	adapters
 
 	filled chan struct{} // closed once all services are known
 
@@ -129,6 +130,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { g.lines.Keep(ctx, g.cfg.Clock, idleFor/2) })
+	beside.Go(func() { engines{g}.run(ctx) })
 	if g.cfg.Report != nil {
 		beside.Go(func() { reporter{g}.run(ctx) })
 	}
@@ -172,13 +174,16 @@ func (g *Gateway) take(e *serving.ServiceEndpoints) {
 	if s == nil || s.id != e.Spec.ServiceID {
 		if s != nil {
 			s.close()
+			g.adapters.take(s, s.settings().Adapters, nil)
 		}
 		s = newService(e.Meta.Name, e.Spec.ServiceID, e.Spec.Project, g.cfg.Clock)
 		s.cold = g.tellHeld
 		g.services[e.Meta.Name] = s
 	}
 	g.mu.Unlock()
+	had := s.settings().Adapters
 	s.take(&e.Spec)
+	g.adapters.take(s, had, e.Spec.Adapters)
 }
 
 // tellHeld has the leader told at once.
@@ -196,6 +201,7 @@ func (g *Gateway) forget(name string) {
 	g.mu.Unlock()
 	if s != nil {
 		s.close()
+		g.adapters.take(s, s.settings().Adapters, nil)
 		g.ledger.forget(s.id)
 		g.meters.forget(name)
 	}

@@ -52,7 +52,7 @@ const maxGathered = 64 << 20
 // together asks the question with others; alone: it is asked for itself.
 func (t *trip) together(ctx context.Context) (a *answer, alone bool, err error) {
 	g := t.s.settings().Gateway
-	if g == nil || g.Batch == nil || t.question.body == nil || t.framed || t.in.Method != http.MethodPost || upgrade(t.in) != "" || hasOther(t.in.Header) {
+	if g == nil || g.Batch == nil || t.question.body == nil || len(t.question.body) > keepBody || t.framed || t.in.Method != http.MethodPost || upgrade(t.in) != "" || hasOther(t.in.Header) {
 		return nil, true, nil
 	}
 	q := batch.Read(t.question.body)

@@ -152,3 +152,26 @@ func TestAdapterRoutes(t *testing.T) {
 		t.Errorf("shown: %d %s", status, text)
 	}
 }
+
+// TestLargeOnesAlone: a question that is held only because it is checked is too large to be asked with others.
+func TestLargeOnesAlone(t *testing.T) {
+	w := newWorld(t)
+	asked := gathers(w, 8, 200*time.Millisecond)
+	s := w.g.find("double")
+	spec := *s.settings()
+	spec.Format = serving.FormatJSON
+	s.take(&spec)
+	var all sync.WaitGroup
+	for n := range 2 {
+		all.Go(func() {
+			body := fmt.Sprintf(`{"instances":[%d]%s}`, n, strings.Repeat(" ", keepBody))
+			if status, text, _ := w.do(w.request(http.MethodPost, "/inference/double/", "ann", strings.NewReader(body))); status != 200 || !strings.Contains(text, fmt.Sprintf(`[%d]`, 2*n)) {
+				t.Errorf("%d: %d %s", n, status, text)
+			}
+		})
+	}
+	all.Wait()
+	if got := asked(); !slices.Equal(got, []int{1, 1}) {
+		t.Errorf("asked %v", got)
+	}
+}

@@ -32,7 +32,7 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	s, who, err := g.admit(r, model)
+	s, who, adapter, err := finder{g}.whom(r, model, adapter)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -41,13 +41,13 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, fault.New(fault.NotFound, "NoAdapter", fault.T("The service %s has no adapter %.64q; it has: %s.", "服务 %s 没有适配器 %.64q；现有：%s。", model, adapter, cmp.Or(strings.Join(adapters, ", "), "-"))))
 		return
 	}
-	g.carry(w, r, s, who, target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
+	g.carry(w, r, s, who, s.target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
 }
 
 var errNoModel = fault.New(fault.Invalid, "NoModel", fault.T(`Say which service: {"model": "NAME", …}.`, `请指明服务：{"model": "NAME", …}。`))
 
 // modelOf reads the model's name out of a question, and puts the question back. A service is its model's name; what
-// follows a colon is one of its adapters, and what follows a slash the service's own.
+// follows a colon is one of its adapters, and what follows a slash the service's own. An adapter's name alone is enough where one service has it.
 func modelOf(w http.ResponseWriter, r *http.Request) (name, adapter string, err error) {
 	if r.Method == http.MethodGet || r.Body == nil {
 		if name, adapter, _ = strings.Cut(r.URL.Query().Get("model"), ":"); name != "" {
@@ -109,6 +109,9 @@ func (g *Gateway) models(w http.ResponseWriter, r *http.Request, one string) {
 		}
 	}
 	if one != "" {
+		if named, err := (finder{g}).adapterOf(r.Context(), who, one); err == nil && named != nil && !slices.ContainsFunc(found, func(m model) bool { return m.ID == one }) {
+			one = named.name + ":" + one
+		}
 		found = slices.DeleteFunc(found, func(m model) bool { return m.ID != one })
 	}
 	var out any = map[string]any{"object": "list", "data": found}

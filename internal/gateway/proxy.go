@@ -23,7 +23,7 @@ func (g *Gateway) direct(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cut := underPath + name
-	g.carry(w, r, s, who, target(strings.TrimPrefix(r.URL.Path, cut), strings.TrimPrefix(r.URL.RawPath, cut), r.URL.RawQuery))
+	g.carry(w, r, s, who, s.target(strings.TrimPrefix(r.URL.Path, cut), strings.TrimPrefix(r.URL.RawPath, cut), r.URL.RawQuery))
 }
 
 // whole is a request that names its service beside its path: all of the path is the service's.
@@ -33,13 +33,13 @@ func (g *Gateway) whole(w http.ResponseWriter, r *http.Request, name string) {
 		refuse(w, r, err)
 		return
 	}
-	g.carry(w, r, s, who, target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
+	g.carry(w, r, s, who, s.target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
 }
 
-// target is what a replica is asked for.
-func target(path, raw, query string) string {
-	if path == "" {
-		path = "/"
+// target is what a replica is asked for: where the address alone is named, what the service says.
+func (s *service) target(path, raw, query string) string {
+	if path == "" || path == "/" {
+		path, raw = cmp.Or(s.settings().Path, "/"), ""
 	}
 	u := url.URL{Path: path, RawPath: raw}
 	out := u.EscapedPath()
@@ -89,7 +89,7 @@ func (g *Gateway) carry(w http.ResponseWriter, r *http.Request, s *service, who 
 		g.ledger.enter(&end, now)
 		g.ledger.write(&end, r, q, replica, to, now)
 	}()
-	q, err := read(w, r)
+	q, err := s.read(w, r, to)
 	if err != nil {
 		end.code = refuse(w, r, err)
 		return

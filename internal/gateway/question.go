@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/gateway/contract"
 )
 
 const (
@@ -34,7 +36,39 @@ type inMemory struct {
 // Close has nothing to do.
 func (*inMemory) Close() error { return nil }
 
-// read takes in a small body whole before a replica is asked for: a slow client keeps none busy.
+// read takes in a small body whole before a replica is asked for: a slow client keeps none busy. So it does one that the service's
+// contract speaks of, which it must keep.
+func (s *service) read(w http.ResponseWriter, r *http.Request, to string) (*question, error) {
+	c := s.contract.Load()
+	if c == nil || !c.Checks(r.Method, to) {
+		return read(w, r)
+	}
+	var body []byte
+	if known, _ := r.Body.(*inMemory); known != nil {
+		body = known.all
+	} else if r.Body != nil {
+		control := http.NewResponseController(w)
+		var err error
+		if body, err = io.ReadAll(&paced{Reader: http.MaxBytesReader(w, r.Body, contract.Most), set: control.SetReadDeadline, begun: time.Now()}); err != nil {
+			var large *http.MaxBytesError
+			if errors.As(err, &large) {
+				return nil, fault.New(fault.Invalid, "TooLarge", fault.T("Questions to this service are checked, and have at most %d bytes.", "该服务会检查请求体，请求体最多 %d 字节。", contract.Most))
+			}
+			return nil, notWhole(err)
+		}
+	}
+	if bad := c.Check(to, r.Header, body); bad != nil {
+		what := bad.Message
+		if bad.Path != "" {
+			what = fault.Text{EN: bad.Path + ": " + what.EN, ZH: bad.Path + "：" + what.ZH}
+		}
+		return nil, fault.New(fault.Invalid, "BadQuestion", what).WithFields(*bad).
+			WithHint(fault.T("What it is asked has a form: spec.format and spec.schema of the service.", "该服务规定了请求格式，见 spec.format 与 spec.schema。"))
+	}
+	return &question{body: body, kept: true, safe: idempotent(r)}, nil
+}
+
+// read takes in a small body.
 func read(w http.ResponseWriter, r *http.Request) (*question, error) {
 	q := &question{safe: idempotent(r)}
 	known, _ := r.Body.(*inMemory)

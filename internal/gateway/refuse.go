@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -23,16 +24,24 @@ func noService(name string) *fault.Error {
 
 // refusal is the shape of all that the gateway refuses: the API's own, and beside it what OpenAI's clients look for.
 type refusal struct {
-	Code      int    `json:"code"`
-	Reason    string `json:"reason"`
-	Message   string `json:"message"`
-	Hint      string `json:"hint,omitempty"`
-	Retryable bool   `json:"retryable"`
+	Code      int     `json:"code"`
+	Reason    string  `json:"reason"`
+	Message   string  `json:"message"`
+	Hint      string  `json:"hint,omitempty"`
+	Retryable bool    `json:"retryable"`
+	Fields    []wrong `json:"fields,omitempty"` // of the question
 	Error     struct {
 		Message string `json:"message"`
 		Type    string `json:"type"`
 		Code    string `json:"code"`
+		Param   string `json:"param,omitempty"`
 	} `json:"error"`
+}
+
+// wrong is a field that is not as it must be.
+type wrong struct {
+	Path    string `json:"path"`
+	Message string `json:"message"`
 }
 
 // refusalOf is what is said instead of an answer, and its status.
@@ -44,6 +53,10 @@ func refusalOf(r *http.Request, e *fault.Error) (status int, body []byte) {
 	}
 	out := refusal{Code: status, Reason: e.Reason, Message: e.Message.In(lang), Hint: e.Hint.In(lang), Retryable: e.Code.Retry()}
 	out.Error.Message, out.Error.Code, out.Error.Type = out.Message, e.Reason, "invalid_request_error"
+	for _, f := range e.Fields {
+		out.Fields = append(out.Fields, wrong{f.Path, f.Message.In(lang)})
+		out.Error.Param = cmp.Or(out.Error.Param, f.Path)
+	}
 	switch {
 	case status == http.StatusUnauthorized:
 		out.Error.Type = "authentication_error"

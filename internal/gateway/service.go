@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/gateway/cache"
+	"github.com/fermi-cluster/fermi/internal/gateway/contract"
 	"github.com/fermi-cluster/fermi/internal/gateway/prefix"
 )
 
@@ -38,7 +40,8 @@ type service struct {
 
 // beside is what is known of questions themselves.
 type beside struct {
-	cached    cache.Cache // answers, where they may be given again
+	contract  atomic.Pointer[contract.Contract] // what they look like; nil: nobody says
+	cached    cache.Cache                       // answers, where they may be given again
 	gathering gathering
 }
 
@@ -56,6 +59,7 @@ type replica struct {
 	failures int          // in a row
 	bad      int          // answers in a row that say that it can't
 	away     time.Time    // not chosen before, while there are others
+	said     said         // by its engine, where that is asked
 }
 
 // wayTo is a replica's way.
@@ -89,6 +93,9 @@ func (s *service) take(spec *serving.ServiceEndpointsSpec) {
 		known[r.name+" "+r.way] = r
 	}
 	old := s.spec.Load()
+	if !reflect.DeepEqual(old.Contract, spec.Contract) {
+		s.contract.Store(contract.New(&spec.Contract))
+	}
 	s.spec.Store(spec)
 	s.project = spec.Project
 	if g := spec.Gateway; g != nil && g.Cache != nil {
@@ -184,14 +191,14 @@ func (s *service) choose(q *want, met []*replica) *replica {
 // best is who of those that fit shall answer. mu held.
 func (s *service) best(q *want, fit func(*replica) bool) (best *replica) {
 	if len(q.begins) > 0 {
-		least := 0.0
+		least, now := 0.0, s.clock.Now()
 		first := rand.IntN(len(s.replicas) + 1) // of equals none is always the first
 		for i := range s.replicas {
 			r := s.replicas[(first+i)%len(s.replicas)]
 			if !fit(r) {
 				continue
 			}
-			cost := float64(r.busy) + missCosts*(1-float64(r.seen.Match(q.begins))/float64(len(q.begins)))
+			cost := float64(r.busy) + r.said.cost(now) + missCosts*(1-float64(r.seen.Match(q.begins))/float64(len(q.begins)))
 			if best == nil || cost < least {
 				best, least = r, cost
 			}

@@ -39,9 +39,14 @@ func (u *usage) see(p []byte, stream bool) {
 
 // find reads the last number that follows the word.
 func (u *usage) find(p []byte) {
-	i := bytes.LastIndex(p, wordTotal)
+	i := bytes.Index(p, wordTotal) // forwards is many times as fast as bytes.LastIndex, and most answers have one or none
 	if i < 0 {
 		return
+	}
+	for next := 0; next >= 0; {
+		if next = bytes.Index(p[i+len(wordTotal):], wordTotal); next >= 0 {
+			i += len(wordTotal) + next
+		}
 	}
 	rest := bytes.TrimLeft(p[i+len(wordTotal):], " \t\r\n")
 	if len(rest) == 0 || rest[0] != ':' {

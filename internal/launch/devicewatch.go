@@ -19,12 +19,16 @@ func (r *runner) watchDevices(ctx context.Context, g link.Generation) {
 	if r.readings == nil || len(devices) == 0 || slices.ContainsFunc(devices, func(d api.Device) bool { return d.Virtual }) {
 		return
 	}
+	every := readEvery
+	if r.wall.Home.Replica.Serve != nil { // how many replicas there are may depend on it
+		every = usageEvery
+	}
 	done := make(chan []engine.Reading, 1)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.clock.After(readEvery):
+		case <-r.clock.After(every):
 		}
 		go func() {
 			list, _ := r.readings(devices)
@@ -37,7 +41,7 @@ func (r *runner) watchDevices(ctx context.Context, g link.Generation) {
 			if len(list) == 0 {
 				return // no driver: nor will there be
 			}
-			r.ranks.Report.Uses(func(use *link.Use) { rankset.AddReadings(use, list, readEvery) })
+			r.ranks.Report.Uses(func(use *link.Use) { rankset.AddReadings(use, list, every) })
 			r.signals.Read(list)
 			r.drawDevices(g, list)
 		}

@@ -263,7 +263,7 @@ func (l *launcher) settle() (ends record.Link, err error) {
 // newRunner puts together who runs the generations; it starts nothing.
 func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
 	n := max(l.home.Replica.Ranks, 1)
-	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Curve: (&reports{l.points, map[int]stamp{}}).draw, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
+	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Curve: (&reports{l.points, map[int]stamp{}}).draw, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != "", Soon: l.home.Replica.Serve != nil})
 	tree := process.Tree{Self: os.Getpid(), Group: wall.Group, Mark: []byte("FERMI_REPLICA=" + string(l.home.Replica.Name)), Log: l.log, Own: wall.Helpers}
 	saves := keeper.New(keeper.Config{
 		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers, Sign: signature.Source{Client: l.client}.Sign, Writers: tree.Writes, Note: l.spool.Notice,

@@ -13,8 +13,13 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 )
 
-// askSooner is the time between two questions until the first good answer: a start is waited for.
-const askSooner = 50 * time.Millisecond
+// Until the first good answer somebody waits for it: the time between two questions is a twentieth of that since the first one, so that
+// a start takes little longer for them, between these bounds.
+const (
+	askFirst  = 2 * time.Millisecond
+	askSooner = 50 * time.Millisecond
+	askShare  = 20
+)
 
 // servePort is the port that processes which answer requests listen on.
 func servePort(s *engine.Serve, own int) int {
@@ -37,6 +42,7 @@ func (r *runner) watchService(ctx context.Context) {
 	defer doctor.client.CloseIdleConnections()
 	defer r.ranks.Report.Serves(nil)
 	var told *engine.Serving
+	begun := r.clock.Now()
 	for {
 		now := &engine.Serving{Port: port}
 		if err := doctor.ask(ctx); err != nil {
@@ -54,7 +60,7 @@ func (r *runner) watchService(ctx context.Context) {
 		}
 		pause := want.Every.Std()
 		if !doctor.ready && !doctor.ever {
-			pause = min(pause, askSooner)
+			pause = min(pause, askSooner, max(askFirst, r.clock.Now().Sub(begun)/askShare))
 		}
 		select {
 		case <-ctx.Done():

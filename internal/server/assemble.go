@@ -68,7 +68,14 @@ func assemble(cfg Config) (*Server, error) {
 	tasks := tracker.New()
 
 	sessions := door.NewSessions(entrance, cfg.IDs, cfg.Random)
-	assets := asset.New(asset.Deps{Finder: finder, Repo: repoOf(cfg), Blob: cfg.Blob, Log: cfg.Log, Stored: cfg.Stored, Streams: streams, Auditor: auditor, IDs: cfg.IDs, Clock: cfg.Clock,
+	var states *train.States // made below, of parts that need assets
+	assets := asset.New(asset.Deps{Finder: finder, Saved: func(ctx context.Context, c *rest.Call, project, at string, wish asset.CheckpointWish) (*asset.SavedFiles, error) {
+		found, err := states.FilesOf(ctx, c, project, at, wish.Task, wish.Step)
+		if err != nil {
+			return nil, err
+		}
+		return &asset.SavedFiles{Task: found.Task, Step: found.Step, Files: found.Files, Open: found.Open, Close: found.Close}, nil
+	}, Repo: repoOf(cfg), Blob: cfg.Blob, Log: cfg.Log, Stored: cfg.Stored, Streams: streams, Auditor: auditor, IDs: cfg.IDs, Clock: cfg.Clock,
 		Folders: cfg.Folders, SoleOwner: cfg.SoleOwner})
 	archives := archive.New(known, judge, cfg.Blob, cfg.Stored, streams, cfg.Limits.Archive)
 	zones := cluster.NewZones(finder, cfg.Live, cfg.Clock)
@@ -81,6 +88,7 @@ func assemble(cfg Config) (*Server, error) {
 	gate := train.NewGate(known, archives, train.NewOrigins(finder, cfg.Checkpoints, cfg.Imports != nil), tasks, cfg.Clock, train.GateConfig{
 		Refuse: cfg.Refuse, SoleOwner: cfg.SoleOwner, Folders: cfg.Folders, Stored: cfg.Stored, Versions: assets.Called, Images: catalogue.Settle,
 	})
+	states = train.NewStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits)
 	previews := train.NewPreviews(finder, writer, gate, cfg.Live, cfg.IDs, cfg.Limits.Body)
 
 	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored, Points: cfg.History}
@@ -140,7 +148,7 @@ func assemble(cfg Config) (*Server, error) {
 		return slices.Concat(routes,
 			archives.Routes(reg), others.Routes(reg, rules), envs.Routes(reg, rules), services.Routes(reg, rules), assets.Routes(reg, rules), catalogue.Routes(reg, rules), terminals.Routes(rules), printed.Routes(reg, rules), ports.Routes(reg, rules),
 			train.NewVerbs(desk, writer, events, cfg.Live).Routes(reg),
-			train.NewStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits).Routes(reg),
+			states.Routes(reg),
 			train.NewOutputs(desk, cfg.Blob, streams, auditor).Routes(reg),
 			train.NewCurves(cfg.History, desk).Routes(reg),
 			previews.Routes(reg),

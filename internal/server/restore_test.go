@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/asset"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/train"
 )
@@ -77,6 +78,9 @@ type picture struct {
 
 func (p *picture) Size() int64  { return int64(len(p.text)) }
 func (p *picture) Close() error { return nil }
+func (p *picture) Files(context.Context) ([]asset.File, asset.Opener, error) {
+	return []asset.File{{Path: "step/model.json", Size: p.Size()}}, func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(p.text)), nil }, nil
+}
 func (p *picture) Send(_ context.Context, w io.Writer) error {
 	p.shelf.mu.Lock()
 	torn := p.shelf.torn

@@ -64,7 +64,7 @@ func (ch Change) Text() api.Text {
 	case ChangeSurvive:
 		return api.T("Drop spec.zones.surviveZoneLoss: then it starts.", "去掉 spec.zones.surviveZoneLoss 即可启动。")
 	case ChangeSpot:
-		return api.T("Drop spec.zones.spot: then it starts.", "去掉 spec.zones.spot 即可启动。")
+		return api.T("Drop the rule on spot nodes: then it starts.", "去掉对竞价节点的规则（spot）即可启动。")
 	case ChangeMaxLatency:
 		return api.T("Allow a latency of %s between zones: then it starts.", "将可用区之间允许的延迟放宽到 %s 即可启动。", time.Duration(ch.Value))
 	case ChangePriority:

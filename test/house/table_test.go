@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/accept", "internal/seal", "internal/cores", "internal/slot", "internal/pattern",
 	}
-	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot", "api/v1/array", "api/v1/booking"}
+	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot", "api/v1/array", "api/v1/booking", "api/v1/shape"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -34,6 +34,7 @@ var table = []row{
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
 	{"1 vocabulary, amounts", []string{"api/v1/quantity"}, join(foundation, []string{"api/v1/tree"})},
 	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold", "api/v1/joined", "api/v1/spot"}, nil},
+	{"1 vocabulary, what JSON looks like", []string{"api/v1/shape"}, foundation},
 	{"1 vocabulary, signs of work", []string{"api/v1/activity"}, foundation},
 	{"1 vocabulary, what is mounted where", []string{"api/v1/mount"}, foundation},
 	{"1 vocabulary, moments by two clocks", []string{"api/v1/moment"}, []string{"api/v1/quantity"}},
@@ -41,7 +42,7 @@ var table = []row{
 	{"1 vocabulary, how much one may have", []string{"api/v1/quota"}, join(foundation, []string{"api/v1/quantity"})},
 	{"1 vocabulary, how far zones are apart", []string{"api/v1/roundtrip"}, foundation},
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
-	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/array", "api/v1/asset", "api/v1/booking", "api/v1/devenv", "api/v1/image", "api/v1/restored", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/activity", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/steady"})},
+	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/array", "api/v1/asset", "api/v1/booking", "api/v1/devenv", "api/v1/image", "api/v1/restored", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/activity", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/shape", "api/v1/spot", "api/v1/steady"})},
 	{"1 vocabulary, who runs inside whom", []string{"api/v1/lending"}, nil},
 	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/where", "api/v1/spot"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
@@ -116,7 +117,7 @@ var table = []row{
 	{"4 assets", []string{"internal/asset"}, below4},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
 	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
-	{"4 gateway", []string{"internal/gateway"}, join(below4, []string{"internal/gateway/wire", "internal/gateway/cache", "internal/gateway/prefix", "internal/gateway/batch"})},
+	{"4 gateway", []string{"internal/gateway"}, join(below4, []string{"internal/gateway/wire", "internal/gateway/cache", "internal/gateway/prefix", "internal/gateway/batch", "internal/gateway/contract", "internal/gateway/gauge"})},
 	{"4 ckpt", []string{"internal/ckpt"}, join(below4, []string{"internal/ckpt/tensor"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
@@ -192,7 +193,7 @@ var technology = []struct {
 	{"github.com/vishvananda/", []string{"internal/engine/network", "test/..."}},
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
-	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine/...", "internal/app/mirror", "test/pods"}},
+	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine/...", "internal/app/agent/watch", "internal/app/mirror", "test/pods"}},
 	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/message", "internal/link/talk/...", "internal/link/agency/...", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/store/...", "internal/app", "internal/launch"}},
 }
 

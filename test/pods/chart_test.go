@@ -55,7 +55,10 @@ var places = map[string]string{
 	"PodDisruptionBudget": "/apis/policy/v1/namespaces/%s/poddisruptionbudgets", "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/%s/networkpolicies",
 	"Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/roles", "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/%s/rolebindings",
 	"ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles", "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-	"ServiceMonitor": "/apis/monitoring.coreos.com/v1/namespaces/%s/servicemonitors", "PrometheusRule": "/apis/monitoring.coreos.com/v1/namespaces/%s/prometheusrules",
+	"DaemonSet": "/apis/apps/v1/namespaces/%s/daemonsets", "PodMonitor": "/apis/monitoring.coreos.com/v1/namespaces/%s/podmonitors",
+	"ValidatingAdmissionPolicy":        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+	"ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+	"ServiceMonitor":                   "/apis/monitoring.coreos.com/v1/namespaces/%s/servicemonitors", "PrometheusRule": "/apis/monitoring.coreos.com/v1/namespaces/%s/prometheusrules",
 }
 
 // TestChart: everything that the chart makes is taken by the API server in a dry run that knows every field, plain and with all switched on.
@@ -63,7 +66,7 @@ func TestChart(t *testing.T) {
 	s := kubetest.Get(t)
 	namespace := s.Namespace(t)
 	s.Must(t, "POST", "/api/v1/namespaces", kubetest.Object{"metadata": kubetest.Object{"name": "research"}}, nil)
-	for kind, plural := range map[string]string{"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"} { // as the operator of Prometheus brings them, less strict
+	for kind, plural := range map[string]string{"ServiceMonitor": "servicemonitors", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"} { // as the operator of Prometheus brings them, less strict
 		s.Must(t, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kubetest.Object{
 			"metadata": kubetest.Object{"name": plural + ".monitoring.coreos.com"}, "spec": kubetest.Object{
 				"group": "monitoring.coreos.com", "scope": "Namespaced", "names": kubetest.Object{"kind": kind, "plural": plural},
@@ -102,7 +105,7 @@ func TestChart(t *testing.T) {
 			if want := map[string]int{"plain": 1, "all": 4}[name]; kinds["NetworkPolicy"] != want || kinds["StatefulSet"] != 1 {
 				t.Errorf("%v", kinds)
 			}
-			if name == "all" && (kinds["PodDisruptionBudget"] != 2 || kinds["PrometheusRule"] != 1 || kinds["ServiceMonitor"] != 1 || kinds["Deployment"] != 2) {
+			if name == "all" && (kinds["PodDisruptionBudget"] != 2 || kinds["PrometheusRule"] != 1 || kinds["ServiceMonitor"] != 1 || kinds["Deployment"] != 2 || kinds["DaemonSet"] != 1 || kinds["ValidatingAdmissionPolicyBinding"] != 1) {
 				t.Errorf("%v", kinds)
 			}
 		})

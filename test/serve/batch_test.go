@@ -211,6 +211,9 @@ func TestAdaptersServe(t *testing.T) {
 		}
 		heard[text] = model
 	}
+	if status, text := chat("third"); status != 200 || heard[text] != "arms:third" { // by its name alone
+		t.Errorf("third: %d %s, as %s", status, text, heard[text])
+	}
 	if _, body, err := ask(t.Context(), http.MethodGet, w.gateway+"/v1/models", w.key, nil); err != nil || !strings.Contains(body, `"arms:third"`) {
 		t.Errorf("models: %s %v", body, err)
 	}

@@ -556,6 +556,32 @@ http.server.ThreadingHTTPServer(("", int(os.environ["PORT"])), H).serve_forever(
 	if _, err := io.ReadAll(slow); err != nil {
 		t.Errorf("a client that never ends its headers is not hung up on: %v", err)
 	}
+	// A service says what its questions look like: others never reach it.
+	w.fermi("service", "update", "good", "--format", "openai", "--path", "/predict")
+	harness.Eventually(t, "the gateway hears of the form", func() bool {
+		status, _, err := ask(ctx, http.MethodPost, w.gateway+"/v1/chat/completions", w.key, strings.NewReader(`{"model":"good"}`))
+		return err == nil && status == 400
+	})
+	for body, want := range map[string]string{
+		`{"model":"good","messages":[]}`: "messages: ", `{"model":"good","messages":[{"role":"boss"}]}`: "messages[0].role: ", `{"model":"good","messages":[{"role":"user","content":"1 1"}]}`: "",
+	} {
+		status, answer, err := ask(ctx, http.MethodPost, w.gateway+"/v1/chat/completions", w.key, strings.NewReader(body))
+		if err != nil || want == "" && status != 200 || want != "" && (status != 400 || !strings.Contains(answer, `"message":"`+want)) {
+			t.Errorf("%s: %d %s %v", body, status, answer, err)
+		}
+	}
+	if status, body, err := ask(ctx, http.MethodGet, w.gateway+"/inference/good?x=1&y=1", w.key, nil); err != nil || status != 200 {
+		t.Errorf("its address alone: %d %s %v", status, body, err)
+	}
+	schema := filepath.Join(t.TempDir(), "question.yaml")
+	if err := os.WriteFile(schema, []byte("type: object\nrequired: [x]\nproperties: {x: {type: number}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.fermi("service", "update", "good", "--format", "json", "--schema", schema)
+	harness.Eventually(t, "the gateway hears of the schema", func() bool {
+		status, body, err := ask(ctx, http.MethodPost, w.gateway+"/inference/good", w.key, strings.NewReader(`{"x": "1"}`))
+		return err == nil && status == 400 && strings.Contains(body, `"path":"x"`)
+	})
 	w.fermi("service", "delete", "cut", "--yes")
 	w.fermi("service", "delete", "good", "--yes")
 }

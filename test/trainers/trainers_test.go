@@ -244,7 +244,14 @@ func stepsOf(list []entry) (out []entry) {
 // ends waits for a good end, and sums the weights.
 func (w *world) ends(t *testing.T, r run) outcome {
 	t.Helper()
+	ended := false
+	defer func() {
+		if !ended {
+			t.Logf("%s\n%s", w.fermi(t, "", "train", "why", r.name), w.fermi(t, "", "logs", r.name))
+		}
+	}()
 	harness.Eventually(t, r.name+" ends", func() bool { return w.task(t, r).Status.Phase.Finished() })
+	ended = true
 	if s := w.task(t, r).Status; s.Phase != api.PhaseCompleted {
 		t.Fatalf("%s ended %s: %s\n%s", r.name, s.Phase, s.Message.EN, w.fermi(t, "", "logs", r.name))
 	}

@@ -32,6 +32,17 @@ test("a form says nothing that nobody said", () => {
   });
 });
 
+test("where a service is asked, and what its questions look like", () => {
+  const form = { ...emptyService, displayName: "chat", path: " /v2/models/m/infer ", format: "kserve-v2" as const };
+  expect(serviceOf(form)).toMatchObject({ spec: { path: "/v2/models/m/infer", format: "kserve-v2" } });
+  expect(serviceOf({ ...form, protocol: "grpc" })).toEqual({
+    metadata: { displayName: "chat" },
+    spec: { replicas: 1, protocol: "grpc", path: "/v2/models/m/infer", template: { engine: "sample" } },
+  });
+  const fields = ["path", "format"].map((f) => ({ path: `spec.${f}`, message: f }));
+  expect(placeAll(fields, form, []).at).toEqual({ path: "path", format: "format" });
+});
+
 test("an environment with everything", () => {
   const made = environmentOf({
     ...emptyEnvironment,
@@ -43,6 +54,7 @@ test("an environment with everything", () => {
     deviceType: "A100",
     cpu: 8,
     memory: 1.5,
+    spot: "never",
     storage: 50,
     zone: "beijing-1",
     restarts: 0,
@@ -60,6 +72,7 @@ test("an environment with everything", () => {
       image: "torch:2",
       command: ["sh", "-c", "tensorboard --logdir runs"],
       resources: { accelerators: { count: 2, type: "A100" }, cpu: "8", memory: "1536Mi" },
+      spot: "never",
       env: [
         { name: "A", value: "1" },
         { name: "TOKEN", valueFrom: { secret: "hub", key: "token" } },

@@ -28,6 +28,7 @@ export interface WorkForm {
   deviceType: string;
   cpu: number | "";
   memory: number | ""; // GiB
+  spot: string; // never, prefer, only, or "" for as good as others
   variables: Variable[];
   secrets: SecretUse[];
 }
@@ -58,6 +59,7 @@ export const emptyEnvironment: EnvironmentForm = {
   deviceType: "",
   cpu: "",
   memory: "",
+  spot: "",
   variables: [],
   secrets: [],
   type: "notebook",
@@ -83,6 +85,8 @@ export interface ServiceForm extends WorkForm {
   modelFile: string;
   replicas: number | "";
   protocol: "rest" | "grpc" | "websocket";
+  path: string;
+  format: "" | "openai" | "kserve-v2" | "json";
   port: number | "";
   health: string;
   timeout: string;
@@ -106,6 +110,7 @@ export const emptyService: ServiceForm = {
   deviceType: "",
   cpu: "",
   memory: "",
+  spot: "",
   variables: [],
   secrets: [],
   id: "",
@@ -114,6 +119,8 @@ export const emptyService: ServiceForm = {
   modelFile: "",
   replicas: 1,
   protocol: "rest",
+  path: "",
+  format: "",
   port: "",
   health: "",
   timeout: "",
@@ -155,6 +162,7 @@ function shared(f: WorkForm): Record<string, unknown> {
       cpu: f.cpu === "" ? "" : String(f.cpu),
       memory: f.memory === "" ? "" : `${Math.round(f.memory * 1024)}Mi`,
     }),
+    spot: f.spot,
     env: [
       ...written(f.variables).map(({ name, value }) => ({ name, value })),
       ...of("variable").map(({ name, secret, key }) => ({ name, valueFrom: { secret, key } })),
@@ -226,6 +234,8 @@ export function serviceOf(f: ServiceForm): object {
     spec: some({
       replicas: f.replicas,
       protocol: f.protocol,
+      path: f.path.trim(),
+      format: f.protocol === "grpc" ? "" : f.format,
       timeout: f.timeout.trim(),
       maxConcurrency: f.maxConcurrency,
       maxQueue: f.maxQueue,
@@ -248,6 +258,7 @@ const places: readonly [RegExp, Place][] = [
   [new RegExp(`${base}resources\\.accelerators\\b`), "devices"],
   [new RegExp(`${base}resources\\.cpu$`), "cpu"],
   [new RegExp(`${base}resources\\.memory$`), "memory"],
+  [new RegExp(`${base}spot$`), "spot"],
   [/^spec\.storage$/, "storage"],
   [/^spec\.zones?\b/, "zone"],
   [/^spec\.restartPolicy\b/, "restarts"],
@@ -262,6 +273,8 @@ const places: readonly [RegExp, Place][] = [
   [/^spec\.schedule\b/, "stops"],
   [/^spec\.replicas$/, "replicas"],
   [/^spec\.protocol$/, "protocol"],
+  [/^spec\.path$/, "path"],
+  [/^spec\.format$/, "format"],
   [/^spec\.timeout$/, "timeout"],
   [/^spec\.maxConcurrency$/, "maxConcurrency"],
   [/^spec\.maxQueue$/, "maxQueue"],

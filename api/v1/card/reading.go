@@ -20,6 +20,15 @@ type DeviceReading struct {
 	Repair   ReadingRepair
 	NVLink   ReadingNVLink
 	PCIe     ReadingPCIe
+	Load     ReadingLoad
+}
+
+// ReadingLoad is what a card is doing.
+type ReadingLoad struct {
+	Model                  string
+	Celsius, Watts         *int64
+	Busy                   *int64 // percent of the time in which something was computed
+	MemoryUsed, MemoryFree *int64 // MiB
 }
 
 // ReadingECC are memory errors: volatile since the driver was loaded, aggregate since it was made.

@@ -9,6 +9,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/activity"
 	"github.com/fermi-cluster/fermi/api/v1/lending"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/steady"
 )
 
@@ -59,8 +60,9 @@ type Spec struct {
 	// Credentials are as those of a task.
 	Credentials []api.CredentialRef `json:"credentials,omitempty" doc:"Secrets of type registry or s3: accounts for its image, and files that docker's and S3's clients read."`
 	Begin
-	Zone  string `json:"zone,omitempty" doc:"Where it runs; chosen at the first start when absent. Its home stays there."`
-	Queue string `json:"queue,omitempty" doc:"The project's own when absent."`
+	Zone  string    `json:"zone,omitempty" doc:"Where it runs; chosen at the first start when absent. Its home stays there."`
+	Spot  spot.Rule `json:"spot,omitempty" enum:"never,prefer,only" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
+	Queue string    `json:"queue,omitempty" doc:"The project's own when absent."`
 	// Priority is not above what the project may have.
 	Priority *int `json:"priority,omitempty" doc:"Larger wins; that of environments, 400, when absent."`
 	Ways
@@ -235,10 +237,14 @@ func (e *DevEnvironment) Workload() api.Workload {
 		Program: api.Program{Credentials: e.Spec.Credentials, Needs: mount.Needs{Lists: e.Spec.Lists, Clones: e.clones(), Volumes: e.Spec.Volumes}},
 		Wish:    api.Wish{Fixed: true, Node: e.Status.Home}, Host: lending.Terms{Lends: true, Private: !e.Spec.Shared, Home: e.Meta.ID},
 	}
+	var allow []string
 	if e.Spec.Zone != "" {
-		w.Wish.Zones = &api.ZoneRules{Allow: []string{e.Spec.Zone}}
+		allow = []string{e.Spec.Zone}
 	} else if len(e.Status.Zones) == 1 && e.Status.Attempt > 0 { // its home is there
-		w.Wish.Zones = &api.ZoneRules{Allow: e.Status.Zones}
+		allow = e.Status.Zones
+	}
+	if allow != nil || e.Spec.Spot != "" {
+		w.Wish.Zones = &api.ZoneRules{Allow: allow, Spot: e.Spec.Spot}
 	}
 	if e.Spec.Priority != nil {
 		w.Priority = *e.Spec.Priority

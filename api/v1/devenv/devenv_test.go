@@ -8,6 +8,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/activity"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -35,6 +36,7 @@ func TestRules(t *testing.T) {
 		"spec.volumes[0].path":              func(s *Spec) { s.Volumes = []mount.Volume{{Name: "team", Path: "/etc"}} },
 		"spec.volumes[1].path":              func(s *Spec) { s.Volumes = []mount.Volume{{Name: "a"}, {Name: "b", Path: "/mnt/a/b"}} },
 		"spec.volumes[0].name":              func(s *Spec) { s.Volumes = []mount.Volume{{Name: "../x", Path: "/mnt/x"}} },
+		"spec.spot":                         func(s *Spec) { s.Spot = "always" },
 		"spec.image":                        func(s *Spec) { s.Image = "../evil" },
 		"spec.env[0].name":                  func(s *Spec) { s.Env = []api.EnvVar{{Name: "1 x", Value: "y"}} },
 	} {
@@ -45,5 +47,25 @@ func TestRules(t *testing.T) {
 		if !slices.ContainsFunc(got, func(f fault.Field) bool { return f.Path == path && f.Message.EN != "" && f.Message.ZH != "" }) {
 			t.Errorf("%s is not refused: %+v", path, got)
 		}
+	}
+}
+
+// TestSpot: the rule on spot nodes reaches the planner, beside the zone.
+func TestSpot(t *testing.T) {
+	e := &DevEnvironment{Meta: api.Meta{Name: "lab", Project: "lab"}}
+	if z := e.Workload().Wish.Zones; z != nil {
+		t.Errorf("nobody said anything: %+v", z)
+	}
+	e.Spec.Spot = spot.Never
+	if z := e.Workload().Wish.Zones; z == nil || z.Spot != spot.Never || z.Allow != nil {
+		t.Errorf("%+v", z)
+	}
+	e.Spec.Zone = "k1"
+	if z := e.Workload().Wish.Zones; z.Spot != spot.Never || len(z.Allow) != 1 {
+		t.Errorf("%+v", z)
+	}
+	e.Default()
+	if got := e.Validate(); len(got) > 0 {
+		t.Errorf("%+v", got)
 	}
 }

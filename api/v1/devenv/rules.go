@@ -111,8 +111,10 @@ func (e *DevEnvironment) Validate() (out []fault.Field) {
 	for _, field := range t.Validate() {
 		// What is said of a task's first role is said of the environment itself.
 		field.Path = strings.Replace(field.Path, "spec.roles[0].", "spec.", 1)
-		if strings.HasPrefix(field.Path, "spec.zones") {
-			field.Path = "spec.zone"
+		if rest, ok := strings.CutPrefix(field.Path, "spec.zones"); ok {
+			if field.Path = "spec.zone"; rest == ".spot" {
+				field.Path = "spec.spot"
+			}
 		}
 		if !slices.ContainsFunc(out, func(f fault.Field) bool { return f.Path == field.Path }) {
 			out = append(out, field)

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -18,11 +19,11 @@ type ServiceAutoscale struct {
 
 // ScaleMetric is what is measured and how much of it a replica should have.
 type ScaleMetric struct {
-	Type   MetricType `json:"type" enum:"concurrency,qps,queue,tokens,latency"`
-	Target float64    `json:"target" doc:"Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun."`
+	Type   MetricType `json:"type" enum:"concurrency,qps,queue,tokens,latency,cpu,device"`
+	Target float64    `json:"target" doc:"Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun; of cpu and device: percent of its cores, or of the time of its accelerators, that are used."`
 }
 
-// MetricType is what gateways count.
+// MetricType is what gateways count, or launchers see.
 type MetricType string
 
 // The metrics.
@@ -32,10 +33,17 @@ const (
 	MetricQueue       MetricType = "queue"
 	MetricTokens      MetricType = "tokens"
 	MetricLatency     MetricType = "latency"
+	MetricCPU         MetricType = "cpu"
+	MetricDevice      MetricType = "device"
 )
 
+// Looks says that the number of replicas depends on what they use.
+func (a *ServiceAutoscale) Looks() bool {
+	return a != nil && slices.ContainsFunc(a.Metrics, func(m ScaleMetric) bool { return m.Type == MetricCPU || m.Type == MetricDevice })
+}
+
 // MetricTypes lists them.
-var MetricTypes = []MetricType{MetricConcurrency, MetricQPS, MetricQueue, MetricTokens, MetricLatency}
+var MetricTypes = []MetricType{MetricConcurrency, MetricQPS, MetricQueue, MetricTokens, MetricLatency, MetricCPU, MetricDevice}
 
 // ScalePolicy is how fast.
 type ScalePolicy struct {

@@ -42,8 +42,10 @@ type Recipe struct {
 	Program []string
 	// Verified says that a real one, with a real client, is run by our tests. The others follow their makers' documents.
 	Verified bool
-	// Health and Metrics are paths at its port for HTTP; "": there is none.
-	Health, Metrics string
+	// Health is a path at its port for HTTP; "": there is none.
+	Health string
+	// Metrics is what it says of itself.
+	Metrics Gauges
 	// GRPC says that it has a port for gRPC beside that for HTTP.
 	GRPC bool
 	// Script starts "$0" "$@" after the recipe's words; "": the program reads $PORT itself. $MODEL is the model, $PORT the port
@@ -65,6 +67,21 @@ type Recipe struct {
 	model string
 }
 
+// Gauges are what an engine says of itself in Prometheus' format, at its port for HTTP, by their names in its versions.
+type Gauges struct {
+	Path    string   // "": nothing
+	Waiting []string // requests that wait in it
+	Held    []string // share of its memory for what it has read (KV cache), 0 to 1
+}
+
+// GaugesOf are those by which gateways weigh the replicas of an engine; nil: it says nothing of the kind.
+func GaugesOf(e Engine) *Gauges {
+	if r := RecipeOf(e); r != nil && len(r.Metrics.Waiting) > 0 {
+		return &r.Metrics
+	}
+	return nil
+}
+
 // The options by their names in manifests.
 const (
 	optionBatch    = "batchSize"
@@ -78,7 +95,7 @@ const (
 var Recipes = []Recipe{
 	{Engine: EngineSample, Program: []string{"fermi", "sample", "serve"}, Verified: true, Health: usualHealth, model: "--model", asked: "/predict", adapters: adapterWords{flag: "--adapter", each: true}},
 	{
-		Engine: EngineONNX, Program: []string{"python3", "-m", "fermi.onnx"}, Verified: true, Health: kserveHealth, Metrics: prometheusMetrics,
+		Engine: EngineONNX, Program: []string{"python3", "-m", "fermi.onnx"}, Verified: true, Health: kserveHealth, Metrics: Gauges{Path: prometheusMetrics},
 		name: "--name", model: "--model", words: map[string]string{optionBatch: "--max-batch"}, asked: kserveInfer,
 	},
 	{
@@ -108,18 +125,18 @@ exec "$0" "$@" --ts-config "$T" --model-store "$(dirname "$MODEL")" --models "$N
 		grpcScript: `exec "$0" "$@" --model_name="$NAME" --model_base_path="$AT" --port="$PORT" --rest_api_port="$SIDE"`,
 	},
 	{
-		Engine: EngineLlama, Program: []string{"llama-server"}, Health: "/health", Metrics: prometheusMetrics, fixed: []string{"--metrics", "--host", allAddresses},
+		Engine: EngineLlama, Program: []string{"llama-server"}, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"llamacpp:requests_deferred"}, []string{"llamacpp:kv_cache_usage_ratio"}}, fixed: []string{"--metrics", "--host", allAddresses},
 		asked: openAIChat, name: "--alias", script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`, words: map[string]string{optionBatch: "--parallel", optionLength: "--ctx-size"},
 	},
 	{
-		Engine: EngineVLLM, Program: []string{"vllm", "serve"}, Health: "/health", Metrics: prometheusMetrics, asked: openAIChat, fixed: []string{"--host", allAddresses},
+		Engine: EngineVLLM, Program: []string{"vllm", "serve"}, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"vllm:num_requests_waiting"}, []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}}, asked: openAIChat, fixed: []string{"--host", allAddresses},
 		name: "--served-model-name", script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`,
 		adapters: adapterWords{before: []string{"--enable-lora"}, flag: "--lora-modules", full: true},
 		several:  `set -- "$@" --nnodes "$GROUP_WORLD_SIZE" --node-rank "$GROUP_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"; [ "$GROUP_RANK" = 0 ] || set -- "$@" --headless`,
 		words:    map[string]string{optionBatch: "--max-num-seqs", optionLength: "--max-model-len", optionPrec: "--dtype", optionTensor: "--tensor-parallel-size", optionPipeline: "--pipeline-parallel-size"},
 	},
 	{
-		Engine: EngineSGLang, Program: []string{"python3", "-m", "sglang.launch_server"}, Health: "/health", Metrics: prometheusMetrics, asked: openAIChat, fixed: []string{"--enable-metrics", "--host", allAddresses},
+		Engine: EngineSGLang, Program: []string{"python3", "-m", "sglang.launch_server"}, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"sglang:num_queue_reqs"}, []string{"sglang:token_usage"}}, asked: openAIChat, fixed: []string{"--enable-metrics", "--host", allAddresses},
 		name: "--served-model-name", script: `exec "$0" "$@" --model-path "$MODEL" --port "$PORT"`,
 		adapters: adapterWords{before: []string{"--enable-lora"}, flag: "--lora-paths"},
 		several:  `set -- "$@" --nnodes "$GROUP_WORLD_SIZE" --node-rank "$GROUP_RANK" --dist-init-addr "$MASTER_ADDR:$MASTER_PORT"`,

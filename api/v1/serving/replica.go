@@ -68,8 +68,8 @@ func (r *ServiceReplica) Workload() api.Workload {
 		Ran:     api.Ran{Reason: s.Reason, Message: s.Message, PlacedAt: s.PlacedAt, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Zones: s.Zones},
 		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: t.Datasets, Models: t.Models}}},
 	}
-	if r.Spec.Zone != "" {
-		w.Wish.Zones = &api.ZoneRules{Allow: []string{r.Spec.Zone}}
+	if w.Wish.Zones = t.zones(); r.Spec.Zone != "" {
+		w.Wish.Zones = &api.ZoneRules{Allow: []string{r.Spec.Zone}, Spot: t.Spot}
 	}
 	return w
 }
@@ -89,13 +89,14 @@ func (e *ServiceEndpoints) GetMeta() *api.Meta { return &e.Meta }
 
 // ServiceEndpointsSpec is the road to a service.
 type ServiceEndpointsSpec struct {
-	ServiceID      string            `json:"serviceId"`
-	Project        string            `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
-	Protocol       Protocol          `json:"protocol,omitempty"`
+	ServiceID string `json:"serviceId"`
+	Project   string `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
+	Contract
 	Timeout        api.Duration      `json:"timeout,omitempty"`
 	MaxConcurrency int               `json:"maxConcurrency,omitempty"`
 	MaxQueue       int               `json:"maxQueue,omitempty"`
 	Gateway        *ServiceGateway   `json:"gateway,omitempty"`
+	Engine         Engine            `json:"engine,omitempty" doc:"Whose own waiting requests and cache are weighed where questions go to who has seen their beginning."`
 	Adapters       []string          `json:"adapters,omitempty" doc:"Names of what its model answers with beside itself: NAME:ADAPTER."`
 	Slow           api.Duration      `json:"slow,omitempty" doc:"Answers that begin later count as slow; none when absent."`
 	Stopped        bool              `json:"stopped,omitempty"`

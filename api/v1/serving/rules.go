@@ -3,11 +3,9 @@ package serving
 import (
 	"math"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
@@ -44,12 +42,10 @@ func (s *InferenceService) Default() {
 	if p.Replicas == 0 {
 		p.Replicas = 1
 	}
-	if p.Protocol == "" {
-		p.Protocol = REST
-	}
 	if p.Timeout == 0 {
 		p.Timeout = defaultTimeout
 	}
+	p.Contract.fill()
 	p.Autoscale.fill()
 	p.Traffic.fill()
 	if p.MaxConcurrency == 0 {
@@ -97,7 +93,17 @@ func (t *ServiceTemplate) fill(service string) {
 
 // asTask is a task whose rules a service shares: commands, variables, images, code and resources have one meaning.
 func (t *ServiceTemplate) asTask(service string, replicas int) *api.TrainingTask {
-	return &api.TrainingTask{Spec: api.TrainingTaskSpec{Framework: api.FrameworkPlain, Roles: t.roles(service, replicas), Code: t.Code, Credentials: t.Credentials, Datasets: t.Datasets, Models: t.Models}}
+	return &api.TrainingTask{Spec: api.TrainingTaskSpec{
+		Framework: api.FrameworkPlain, Roles: t.roles(service, replicas), Zones: t.zones(), Code: t.Code, Credentials: t.Credentials, Datasets: t.Datasets, Models: t.Models,
+	}}
+}
+
+// zones is where its replicas may stand, whatever their zone; nil: anywhere.
+func (t *ServiceTemplate) zones() *api.ZoneRules {
+	if t.Spot == "" {
+		return nil
+	}
+	return &api.ZoneRules{Spot: t.Spot}
 }
 
 // faults gather what is refused.
@@ -127,13 +133,11 @@ func (s *InferenceService) Validate() []fault.Field {
 		f.add("metadata.name", "The name has %d characters; that of a service has at most %d.", "名称有 %d 个字符，服务名称最多 %d 个字符。", len(s.Meta.Name), maxName)
 	}
 	f.count("spec.replicas", p.Replicas, 1, MaxReplicas)
-	if !slices.Contains(Protocols, p.Protocol) {
-		f.add("spec.protocol", "One of rest, grpc, websocket.", "必须是 rest、grpc、websocket 之一。")
-	}
+	f.contract(&p.Contract)
 	f.span("spec.timeout", p.Timeout, api.Duration(time.Millisecond), maxSpan)
 	f.count("spec.maxConcurrency", p.MaxConcurrency, 1, maxConcurrency)
 	f.count("spec.maxQueue", p.MaxQueue, 1, maxConcurrency)
-	f.autoscale("spec.autoscale", p.Autoscale)
+	f.autoscale("spec.autoscale", p.Autoscale, &p.Template)
 	f.traffic("spec.traffic", p.Traffic)
 	f.gateway("spec.gateway", p.Gateway)
 	f.zones("spec.zones", p)
@@ -158,7 +162,7 @@ func moved(field fault.Field, gang bool) fault.Field {
 	if !gang {
 		field.Path = strings.Replace(field.Path, "spec.roles[0].", "spec.", 1)
 	}
-	field.Path = strings.Replace(field.Path, "spec.", "spec.template.", 1)
+	field.Path = strings.Replace(strings.Replace(field.Path, "spec.zones.spot", "spec.spot", 1), "spec.", "spec.template.", 1)
 	return field
 }
 
@@ -187,8 +191,7 @@ func (f *faults) health(at string, h *ServiceHealth) {
 		return
 	}
 	if h.Path != "" {
-		u, err := url.ParseRequestURI(h.Path)
-		if err != nil || u.Host != "" || len(h.Path) > maxHealthPath || !strings.HasPrefix(h.Path, "/") || strings.HasPrefix(h.Path, "//") || strings.ContainsFunc(h.Path, func(r rune) bool { return !unicode.IsGraphic(r) || r == ' ' }) {
+		if !isPath(h.Path) {
 			f.add(at+".path", "It is not the path of a question: it begins with one slash, such as /healthz.", "不是合法的健康检查路径：应以一个斜杠开头，例如 /healthz。")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/fsm"
 )
@@ -68,7 +69,7 @@ type ServiceSpec struct {
 	Replicas    int    `json:"replicas,omitempty" explicit:"nonzero" minimum:"1" maximum:"1000" doc:"How many answer side by side; 1 when absent."`
 	// Template is a revision: to change it replaces replicas.
 	Template ServiceTemplate `json:"template" doc:"What its replicas are made from; each change of it is a revision."`
-	Protocol Protocol        `json:"protocol,omitempty" enum:"rest,grpc,websocket" doc:"rest when absent."`
+	Contract
 	// Timeout, MaxConcurrency and MaxQueue are the gateway's to keep.
 	Timeout        api.Duration      `json:"timeout,omitempty" doc:"How long a request may wait for the first byte of its answer; 60s when absent. A stream that has begun is never cut."`
 	MaxConcurrency int               `json:"maxConcurrency,omitempty" minimum:"0" maximum:"100000" doc:"Requests that a replica works on at once; 64 when absent."`
@@ -109,8 +110,9 @@ type Parts struct {
 	Roles    []ServiceRole `json:"roles,omitempty" maxItems:"8" doc:"Where one machine is not enough for a replica: the members of its gang, which are placed, started and started again together. The first member of the first role leads: it answers."`
 }
 
-// Given is what replicas find beside their code, as tasks do.
+// Given is what replicas are given beside their code, as tasks are, and the sort of nodes.
 type Given struct {
+	Spot spot.Rule `json:"spot,omitempty" enum:"never,prefer,only" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
 	mount.Lists
 	SecretFiles []api.SecretFile    `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	Credentials []api.CredentialRef `json:"credentials,omitempty"`

@@ -12,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -45,9 +46,14 @@ func TestRules(t *testing.T) {
 		t.Errorf("sample runs %q", got)
 	}
 	for path, change := range map[string]func(*ServiceSpec){
-		"spec.replicas":         func(p *ServiceSpec) { p.Replicas = 1001 },
-		"spec.protocol":         func(p *ServiceSpec) { p.Protocol = "ftp" },
-		"spec.timeout":          func(p *ServiceSpec) { p.Timeout = -1 },
+		"spec.replicas": func(p *ServiceSpec) { p.Replicas = 1001 },
+		"spec.protocol": func(p *ServiceSpec) { p.Protocol = "ftp" },
+		"spec.timeout":  func(p *ServiceSpec) { p.Timeout = -1 },
+		"spec.path":     func(p *ServiceSpec) { p.Path = "//host/x" },
+		"spec.format":   func(p *ServiceSpec) { p.Format = "xml" },
+		"spec.schema.properties.a.type": func(p *ServiceSpec) {
+			p.Schema = map[string]any{"properties": map[string]any{"a": map[string]any{"type": "float"}}}
+		},
 		"spec.maxConcurrency":   func(p *ServiceSpec) { p.MaxConcurrency = -1 },
 		"spec.priority":         func(p *ServiceSpec) { p.Priority = new(int); *p.Priority = -1 },
 		"spec.template.engine":  func(p *ServiceSpec) { p.Template.Engine = "magic" },
@@ -68,11 +74,15 @@ func TestRules(t *testing.T) {
 		"spec.template.options.tensorParallel": func(p *ServiceSpec) {
 			p.Template = ServiceTemplate{Engine: EngineVLLM, Options: &EngineOptions{TensorParallel: 4}, Resources: api.Resources{Accelerators: api.Accelerators{Count: 2, Type: "A100"}}}
 		},
+		"spec.autoscale.metrics": func(p *ServiceSpec) {
+			p.Autoscale = &ServiceAutoscale{MaxReplicas: 2, Metrics: []ScaleMetric{{MetricDevice, 50}}}
+		},
 		"spec.gateway.affinity":    func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Affinity: "love"} },
 		"spec.gateway.ping":        func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Ping: 1} },
 		"spec.gateway.hedge":       func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Hedge: -1} },
 		"spec.gateway.log.percent": func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Log: &RequestLog{Percent: 101}} },
 		"spec.gateway.cache.ttl":   func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Cache: &ResponseCache{}} },
+		"spec.template.spot":       func(p *ServiceSpec) { p.Template.Spot = "always" },
 		"spec.zones.zone":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a"}, {Zone: "a"}} },
 		"spec.zones.role":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Role: ZoneBackup}} },
 		"spec.zones.weight":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Weight: -1}} },
@@ -120,7 +130,7 @@ func whole() []api.Object {
 	text, one := fault.T("A sentence.", "一句话。"), 1
 	template := ServiceTemplate{
 		EngineSample, &ServiceModel{"spiral", "3", "train", "model.json"}, Parts{[]Adapter{{"poet", "lora", "2", "final"}}, []ServiceRole{{"prefill", 2, []string{"prefill"}, []string{"-v"}, []api.EnvVar{{Name: "B", Value: "2"}}, &api.Resources{CPU: 500}}}}, &EngineOptions{8, 4096, "bfloat16", 2, 4, true}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}},
-		Given{mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
+		Given{spot.Prefer, mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
 		"src", &api.Code{Archive: "sha256:00"}, api.Resources{CPU: 1500, Memory: 16 << 30}, 8000,
 		&ServiceHealth{"/healthz", api.Duration(time.Second), api.Duration(2 * time.Second), 3}, api.Duration(30 * time.Second),
 	}
@@ -128,8 +138,9 @@ func whole() []api.Object {
 	rules := []TrafficRule{{"X-Group", "group", "b", "ann", 10, TrackCanary}}
 	traffic := ServiceTraffic{&Canary{[]int{5, 50, 100}, api.Duration(time.Minute), 20, 1, api.Duration(time.Second), "/check", true}, rules, &Promotion{2, 2}, &Shadow{10}}
 	road := ServiceGateway{AffinityPrefix, api.Duration(15 * time.Second), api.Duration(time.Second), &ResponseCache{api.Duration(time.Minute), 1 << 20}, &RequestBatch{8, api.Duration(5 * time.Millisecond)}, &RequestLog{10, true}}
+	asked := Contract{REST, "/v2/models/m/infer", FormatJSON, map[string]any{"type": "object"}}
 	zones := []ServiceZone{{"beijing-1", 2, 80, ZonePrimary, []string{"north"}}}
-	spec := ServiceSpec{"说明", 3, template, REST, api.Duration(time.Minute), 64, 128, "default", &one, &scale, &traffic, &road, zones, &SLO{99.9, api.Duration(time.Second), api.Duration(720 * time.Hour)}, true}
+	spec := ServiceSpec{"说明", 3, template, asked, api.Duration(time.Minute), 64, 128, "default", &one, &scale, &traffic, &road, zones, &SLO{99.9, api.Duration(time.Second), api.Duration(720 * time.Hour)}, true}
 	return []api.Object{
 		&InferenceService{meta("chat", "default"), spec, ServiceStatus{api.PhaseRunning, Degraded, "FewReplicas", text, "0123456789abcdef", 2, []ServiceRevision{{2, at, template}}, ServiceCount{3, 2, 1, 4}, 7, "/inference/chat", &at,
 			&CanaryStatus{2, 1, 1, 50, at, CanaryCount{100, 1, 2}, RolledBack}, &ScaleStatus{3, "Load", text, at, []ScaleStep{{at, 2, 3, "Load", text}}},
@@ -137,7 +148,7 @@ func whole() []api.Object {
 		&ServiceReplica{meta("chat-7", "default"), ServiceReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, "beijing-1", template, "default", 1000, &at}, ServiceReplicaStatus{
 			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", Answers{true, "100.64.0.2:8000", &Via{"node-1", "10.0.0.2:7073", "rep-1"}, "refused"},
 		}},
-		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", REST, api.Duration(time.Minute), 64, 128, &road, []string{"poet"}, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
+		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", asked, api.Duration(time.Minute), 64, 128, &road, EngineVLLM, []string{"poet"}, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
 	}
 }
 
@@ -169,5 +180,21 @@ func TestGolden(t *testing.T) {
 		if again, _ := json.MarshalIndent(back, "", "  "); !bytes.Equal(append(again, '\n'), want) {
 			t.Errorf("%s does not read back as it was", file)
 		}
+	}
+}
+
+// TestSpot: the rule on spot nodes is each replica's, also where its zone is fixed.
+func TestSpot(t *testing.T) {
+	r := &ServiceReplica{Spec: ServiceReplicaSpec{Service: "chat"}}
+	if z := r.Workload().Wish.Zones; z != nil {
+		t.Errorf("nobody said anything: %+v", z)
+	}
+	r.Spec.Template.Spot = spot.Prefer
+	if z := r.Workload().Wish.Zones; z == nil || z.Spot != spot.Prefer || z.Allow != nil {
+		t.Errorf("%+v", z)
+	}
+	r.Spec.Zone = "k1"
+	if z := r.Workload().Wish.Zones; z.Spot != spot.Prefer || len(z.Allow) != 1 {
+		t.Errorf("%+v", z)
 	}
 }

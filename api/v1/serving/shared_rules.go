@@ -56,17 +56,23 @@ func (t *ServiceTraffic) fill() {
 	}
 }
 
-func (f *faults) autoscale(at string, a *ServiceAutoscale) {
+func (f *faults) autoscale(at string, a *ServiceAutoscale, t *ServiceTemplate) {
 	if a == nil {
 		return
 	}
 	f.between(at, a.MinReplicas, a.MaxReplicas)
 	for _, m := range a.Metrics {
 		if !slices.Contains(MetricTypes, m.Type) {
-			f.add(at+".metrics", "One of concurrency, qps, queue, tokens, latency.", "必须是 concurrency、qps、queue、tokens、latency 之一。")
+			f.add(at+".metrics", "One of concurrency, qps, queue, tokens, latency, cpu, device.", "必须是 concurrency、qps、queue、tokens、latency、cpu、device 之一。")
 		}
 		if !(m.Target > 0 && m.Target <= 1e9) {
 			f.add(at+".metrics", "The target of %s must be above 0.", "%s 的目标值必须大于 0。", m.Type)
+		}
+		if (m.Type == MetricCPU || m.Type == MetricDevice) && m.Target > 100 {
+			f.add(at+".metrics", "The target of %s is a percentage: at most 100.", "%s 的目标值是百分比，最大 100。", m.Type)
+		}
+		if m.Type == MetricDevice && !t.hasDevices() {
+			f.add(at+".metrics", "Its replicas have no accelerators of which a use could be measured.", "副本没有加速卡，无法按加速卡使用率伸缩。")
 		}
 	}
 	f.span(at+".policy.window", a.Policy.Window, minWindow, maxWindow)
@@ -86,6 +92,11 @@ func (f *faults) autoscale(at string, a *ServiceAutoscale) {
 			f.count(at+".schedule.days", d, 1, 7)
 		}
 	}
+}
+
+// hasDevices says that a replica has accelerators.
+func (t *ServiceTemplate) hasDevices() bool {
+	return slices.ContainsFunc(t.roles("", 1), func(r api.Role) bool { return r.Resources.Accelerators.Count > 0 })
 }
 
 func (f *faults) between(at string, low, high int) {

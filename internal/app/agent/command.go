@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/agent/watch"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/cores"
@@ -53,7 +54,7 @@ func Command(version string) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, version) },
 	}
 	f.bind(cmd.Flags())
-	cmd.AddCommand(install(version))
+	cmd.AddCommand(install(version), watch.Command())
 	return cmd
 }
 

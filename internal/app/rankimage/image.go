@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/fermi-cluster/fermi/api/v1/asset"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -34,6 +35,12 @@ func New(image *ckpt.Image, repo *ckpt.Repo, name string, disk io.Closer) *Image
 // Send is the image's. The bytes before a damage are on their way then, and the list of checkpoints says why no more follow.
 func (i *Image) Send(ctx context.Context, w io.Writer) error {
 	return NoteDamage(ctx, i.repo, i.name, i.Image.Send(ctx, w))
+}
+
+// Files are the image's, and who reads them is told of a damage as it is.
+func (i *Image) Files(ctx context.Context) ([]asset.File, asset.Opener, error) {
+	files, open, err := i.Image.Files(ctx)
+	return files, open, NoteDamage(ctx, i.repo, i.name, err)
 }
 
 // NoteDamage keeps with a checkpoint that it was found damaged.

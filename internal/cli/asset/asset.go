@@ -78,13 +78,16 @@ func (v verbs) fresh(project, name, description string) api.Object {
 }
 
 func (v verbs) create() *cobra.Command {
-	var description string
+	var description, checkpoint, message string
 	c := &cobra.Command{
 		Use: "create NAME", Short: cli.Both("Make one without versions", "创建（尚无版本）"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := v.dial(cmd)
 			if err != nil {
 				return err
+			}
+			if checkpoint != "" {
+				return w.fromCheckpoint(cmd.Context(), v, args[0], description, checkpoint, message)
 			}
 			made, err := w.Create(cmd.Context(), v.fresh(w.Project, args[0], description), false)
 			if err == nil {
@@ -94,14 +97,47 @@ func (v verbs) create() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&description, "description", "", cli.Both("what it is, for people", "描述"))
+	if v.kind == asset.ModelKind {
+		c.Short = cli.Both("Make one without versions, or a version of a task's checkpoint", "创建模型（尚无版本），或由任务的检查点创建版本")
+		c.Example = "  fermi model create net\n  fermi model create net --checkpoint gpt-7x2k9@4000 -m \"before the new data\""
+		c.Flags().StringVar(&checkpoint, "checkpoint", "", cli.Both("TASK or TASK@STEP: make a version of that checkpoint (the newest), and the model where there is none", "TASK 或 TASK@STEP：由该检查点（默认最新）创建版本；模型不存在时自动创建"))
+		c.Flags().StringVarP(&message, "message", "m", "", cli.Both("what is new in that version", "版本说明"))
+	}
 	return c
+}
+
+// fromCheckpoint makes a version of a task's checkpoint; the server reads it.
+func (w *where) fromCheckpoint(ctx context.Context, v verbs, name, description, checkpoint, message string) error {
+	task, text, named := strings.Cut(checkpoint, "@")
+	wish := client.CheckpointWish{Task: task}
+	if named {
+		step, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || step < 1 {
+			return fault.New(fault.Invalid, "Usage", fault.T("--checkpoint is written TASK or TASK@STEP, such as gpt-7x2k9@4000.", "--checkpoint 应写作 TASK 或 TASK@STEP，例如 gpt-7x2k9@4000。"))
+		}
+		wish.Step = step
+	}
+	if err := w.ensureAs(ctx, v, name, description); err != nil {
+		return err
+	}
+	made, err := w.of(name).Commit(ctx, client.VersionWish{Message: message, Checkpoint: &wish})
+	if err != nil {
+		return online.ByFlag(err, strings.NewReplacer("checkpoint.task", "--checkpoint", "checkpoint.step", "--checkpoint"))
+	}
+	fmt.Fprintf(w.Cmd.OutOrStdout(), "%s@%d\n", name, made.Spec.Number)
+	return nil
 }
 
 // ensure makes it where it is not there.
 func (w *where) ensure(ctx context.Context, v verbs, name string) error {
+	return w.ensureAs(ctx, v, name, "")
+}
+
+// ensureAs is ensure, with a description for a new one.
+func (w *where) ensureAs(ctx context.Context, v verbs, name, description string) error {
 	_, err := w.Get(ctx, v.kind, w.Project, name)
 	if fault.Is(err, fault.NotFound) {
-		_, err = w.Create(ctx, v.fresh(w.Project, name, ""), false)
+		_, err = w.Create(ctx, v.fresh(w.Project, name, description), false)
 		if fault.ReasonOf(err) == "NameTaken" {
 			err = nil // somebody else just did
 		}
@@ -266,6 +302,9 @@ func (v verbs) versions() *cobra.Command {
 func from(x *asset.AssetVersion) string {
 	source := x.Spec.Source
 	if o := x.Spec.Origin; o != nil {
+		if o.Checkpoint > 0 {
+			return fmt.Sprintf("checkpoint %s@%d", o.Task, o.Checkpoint)
+		}
 		if o.Task != "" {
 			return "task " + o.Task
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/cli/online"
 	"github.com/fermi-cluster/fermi/internal/cli/reading"
+	standing "github.com/fermi-cluster/fermi/internal/cli/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -67,7 +68,7 @@ func (w *where) get(ctx context.Context, name string) (*devenv.DevEnvironment, e
 // fieldFlags are the arguments behind the fields of an environment.
 var fieldFlags = strings.NewReplacer(
 	"metadata.name", "NAME", "spec.type", "--type", "spec.image", "--image", "spec.resources.accelerators.count", "--accelerators", "spec.resources.accelerators.type", "--accelerator",
-	"spec.resources.cpu", "--cpu", "spec.resources.memory", "--memory", "spec.storage", "--storage", "spec.env", "--env", "spec.zones", "--zone", "spec.zone", "--zone", "spec.queue", "--queue", "spec.priority", "--priority",
+	"spec.resources.cpu", "--cpu", "spec.resources.memory", "--memory", "spec.storage", "--storage", "spec.env", "--env", "spec.zones", "--zone", "spec.zone", "--zone", "spec.spot", "--spot", "spec.queue", "--queue", "spec.priority", "--priority",
 	"spec.datasets", "--dataset", "spec.models", "--model", "spec.ports", "--port", "spec.command", "COMMAND", "spec.entryPoint", "--entry-point", "spec.vscode", "--vscode", "spec.volumes", "--volume", "spec.git.secret", "--git-secret", "spec.dotfiles.secret", "--git-secret", "spec.git", "--git", "spec.dotfiles", "--dotfiles",
 )
 
@@ -136,6 +137,7 @@ func create() *cobra.Command {
 	f.StringVar(&storage, "storage", "", cli.Both("what its home may hold, as 50Gi", "主目录容量，如 50Gi"))
 	f.StringArrayVar(&env, "env", nil, cli.Both("variable NAME=VALUE; may be repeated", "环境变量 NAME=VALUE，可重复"))
 	f.StringVar(&e.Spec.Zone, "zone", "", cli.Both("zone that it runs in", "可用区"))
+	standing.Spot(f, &e.Spec.Spot, cli.Both)
 	f.StringVar(&e.Spec.Queue, "queue", "", cli.Both("queue that it waits in", "队列"))
 	f.IntVar(&priority, "priority", 0, cli.Both("larger wins", "优先级，越大越先"))
 	f.IntSliceVar(&ports, "port", nil, cli.Both("port that has an address in browsers; may be repeated", "可在浏览器中访问的端口，可重复"))

@@ -6,6 +6,7 @@ var Words = map[string][]string{
 	"fermi": {
 		"run submit launch start sbatch srun bsub qsub torchrun python python3 = train run -- …",
 		"rerun retry restart resubmit again = train rerun NAME",
+		"task training = train …",
 		"ps ls list jobs job tasks squeue qstat bjobs history = train list",
 		"status state show info inspect = describe task NAME; train list",
 		"kill cancel scancel qdel bkill stop abort terminate = train stop NAME",

@@ -55,7 +55,8 @@ batch files. Each line of the answers is {"custom_id", "response": {"status_code
 				if newest := found.Status.Canary; newest != nil && newest.Verdict == "" { // what is being tried answers nothing that stays
 					return fault.New(fault.Conflict, "Canary", fault.T("Revision %d of the service is a canary: promote it or roll it back first.", "服务的修订版 %d 仍在灰度：请先全量发布或回滚。", newest.Revision))
 				}
-				s.Spec = serving.ServiceSpec{Template: found.Spec.Template, Protocol: found.Spec.Protocol, MaxConcurrency: found.Spec.MaxConcurrency, Priority: found.Spec.Priority}
+				b.path = cmp.Or(b.path, found.Spec.Path)
+				s.Spec = serving.ServiceSpec{Template: found.Spec.Template, Contract: serving.Contract{Protocol: found.Spec.Protocol}, MaxConcurrency: found.Spec.MaxConcurrency, Priority: found.Spec.Priority}
 			}
 			t, err := b.task(s, &given, command)
 			if err != nil {

@@ -12,10 +12,12 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/cli/batch"
 	"github.com/fermi-cluster/fermi/internal/cli/online"
+	standing "github.com/fermi-cluster/fermi/internal/cli/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -70,24 +72,27 @@ func (w *where) get(ctx context.Context, name string) (*serving.InferenceService
 type wish struct {
 	engine, image, health, protocol string
 	folder                          string
-	replicas, port                  int
-	timeout                         time.Duration
-	env, adapters                   []string
-	model                           serving.ServiceModel
-	each                            amounts
-	bounds                          struct{ concurrency, queue int }
-	options                         serving.EngineOptions
+	contract
+	replicas, port int
+	timeout        time.Duration
+	env, adapters  []string
+	model          serving.ServiceModel
+	each           amounts
+	bounds         struct{ concurrency, queue int }
+	options        serving.EngineOptions
 }
 
 // amounts are what each replica has.
 type amounts struct {
 	cpu, memory, accelerator string
 	accelerators             int
+	spot                     spot.Rule
 }
 
 func (w *wish) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.engine, "engine", "", cli.Both("custom (a command of yours, when absent), sample, onnxruntime, triton, mlserver, torchserve, tensorflow-serving, llama-cpp, vllm or sglang", "引擎：custom（自己的命令，默认）、sample、onnxruntime、triton、mlserver、torchserve、tensorflow-serving、llama-cpp、vllm 或 sglang"))
+	standing.Spot(f, &w.each.spot, cli.Both)
 	f.IntVar(&w.options.BatchSize, "batch-size", 0, cli.Both("requests that the engine works on together", "引擎合并处理的请求数"))
 	f.IntVar(&w.options.MaxLength, "max-length", 0, cli.Both("tokens of question and answer together", "问题与回答的最大词元数"))
 	f.StringVar(&w.options.Precision, "precision", "", cli.Both("auto, float32, float16 or bfloat16", "精度：auto、float32、float16 或 bfloat16"))
@@ -181,10 +186,14 @@ func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 		h.Path = w.health
 		t.Health = &h
 	}
+	set((*string)(&t.Spot), string(w.each.spot))
 	number(&t.Resources.Accelerators.Count, w.each.accelerators)
 	set(&t.Resources.Accelerators.Type, w.each.accelerator)
 	if w.protocol != "" {
 		s.Protocol = serving.Protocol(w.protocol)
+	}
+	if err := w.contract.into(s); err != nil {
+		return err
 	}
 	if w.timeout != 0 {
 		s.Timeout = api.Duration(w.timeout)
@@ -215,8 +224,8 @@ var fieldFlags = strings.NewReplacer(
 	"metadata.name", "NAME", "spec.template.engine", "--engine", "spec.template.image", "--image", "spec.template.resources.accelerators.count", "--accelerators",
 	"spec.template.resources.accelerators.type", "--accelerator", "spec.template.resources.cpu", "--cpu", "spec.template.resources.memory", "--memory", "spec.template.env", "--env",
 	"spec.template.options.batchSize", "--batch-size", "spec.template.options.maxLength", "--max-length", "spec.template.options.precision", "--precision",
-	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.file", "--model-file",
-	"spec.template.command", "COMMAND", "spec.template.code.folder", "--folder", "spec.replicas", "--replicas", "spec.protocol", "--protocol", "spec.timeout", "--timeout", "spec.maxConcurrency", "--max-concurrency", "spec.maxQueue", "--max-queue",
+	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.spot", "--spot", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.file", "--model-file",
+	"spec.template.command", "COMMAND", "spec.template.code.folder", "--folder", "spec.replicas", "--replicas", "spec.protocol", "--protocol", "spec.path", "--path", "spec.format", "--format", "spec.schema", "--schema", "spec.timeout", "--timeout", "spec.maxConcurrency", "--max-concurrency", "spec.maxQueue", "--max-queue",
 )
 
 func create() *cobra.Command {
@@ -242,6 +251,7 @@ func create() *cobra.Command {
 		}),
 	}
 	given.bind(c)
+	given.contract.bind(c.Flags())
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it answers", "不等待其应答"))
 	return c
 }
@@ -314,6 +324,7 @@ func update() *cobra.Command {
 		}),
 	}
 	given.bind(c)
+	given.contract.bind(c.Flags())
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until the new replicas have taken over", "不等待新副本接替"))
 	return c
 }

@@ -218,7 +218,7 @@ func autoscale() *cobra.Command {
 	f.BoolVar(&off, "off", false, cli.Both("as many as spec.replicas says", "取消自动伸缩"))
 	f.IntVar(&low, "min", 0, cli.Both("fewest replicas; 0: none while nobody asks", "最少副本数；0 表示空闲时缩容到零"))
 	f.IntVar(&high, "max", 0, cli.Both("most replicas", "最多副本数"))
-	f.StringArrayVar(&metrics, "metric", nil, cli.Both("TYPE=TARGET of a replica, may be repeated: concurrency, qps, queue, tokens, latency", "指标 TYPE=TARGET（每副本），可重复：concurrency、qps、queue、tokens、latency"))
+	f.StringArrayVar(&metrics, "metric", nil, cli.Both("TYPE=TARGET of a replica, may be repeated: concurrency, qps, queue, tokens, latency (seconds), cpu, device (percent)", "指标 TYPE=TARGET（每副本），可重复：concurrency、qps、queue、tokens、latency（秒）、cpu、device（百分比）"))
 	f.DurationVar(&window, "window", 0, cli.Both("over which is measured (1m)", "统计窗口（默认 1m）"))
 	f.DurationVar(&up, "up", 0, cli.Both("time between two steps up (none)", "两次扩容的间隔（默认无）"))
 	f.DurationVar(&down, "down", 0, cli.Both("time without a change before a step down (1m)", "缩容前的稳定时间（默认 1m）"))

@@ -16,15 +16,20 @@ type Task struct {
 	Zones  []string
 	Prefer Weights
 	Stay   bool
-	spot   string
+	spot   spot.Rule
 }
 
 // Add makes it known; both joins the two languages.
 func (f *Task) Add(to *pflag.FlagSet, both func(en, zh string) string) {
 	to.StringSliceVar(&f.Zones, "zone", nil, both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
-	to.StringVar(&f.spot, "spot", "", both("nodes that may be taken away at short notice: never, prefer or only; as good as others when absent", "可能被随时回收的竞价节点：never（不用）、prefer（优先）或 only（仅用）；默认与其他节点等同"))
+	Spot(to, &f.spot, both)
 	f.Prefer.add(to, both)
 	to.BoolVar(&f.Stay, "stay", false, both("it is never moved so that others find room", "不为给其他任务腾出整块空位而迁移"))
+}
+
+// Spot makes the flag known that work of all kinds has.
+func Spot(to *pflag.FlagSet, rule *spot.Rule, both func(en, zh string) string) {
+	to.StringVar((*string)(rule), "spot", "", both("nodes that may be taken away at short notice: never, prefer or only; as good as others when absent", "可能被随时回收的竞价节点：never（不用）、prefer（优先）或 only（仅用）；默认与其他节点等同"))
 }
 
 // Over puts what was given over a task.
@@ -43,7 +48,7 @@ func (f *Task) Over(t *api.TrainingTask) {
 	}
 	t.Spec.Zones.Stay = t.Spec.Zones.Stay || f.Stay
 	if f.spot != "" {
-		t.Spec.Zones.Spot = spot.Rule(f.spot)
+		t.Spec.Zones.Spot = f.spot
 	}
 }
 

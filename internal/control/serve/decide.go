@@ -418,8 +418,11 @@ func (t *turn) publish() {
 	}
 	spec := &t.service.Spec
 	next := serving.ServiceEndpointsSpec{
-		ServiceID: t.service.Meta.ID, Project: t.service.Meta.Project, Protocol: spec.Protocol, Timeout: spec.Timeout,
+		ServiceID: t.service.Meta.ID, Project: t.service.Meta.Project, Contract: spec.Contract, Timeout: spec.Timeout,
 		Adapters: serving.AdapterNames(template(t.service, &t.plan.status, t.main()).Adapters), Road: road(t), MaxConcurrency: spec.MaxConcurrency, MaxQueue: spec.MaxQueue, Gateway: spec.Gateway, Slow: spec.SLO.Slow(), Stopped: spec.Stop || t.service.Meta.DeletedAt != nil,
+	}
+	if e := template(t.service, &t.plan.status, t.main()).Engine; spec.Gateway != nil && spec.Gateway.Affinity == serving.AffinityPrefix && serving.GaugesOf(e) != nil {
+		next.Engine = e
 	}
 	nobody := !slices.ContainsFunc(t.replicas, func(r *serving.ServiceReplica) bool { return r.Status.Ready })
 	for _, r := range t.replicas {

@@ -13,12 +13,16 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/control/serve/demand"
+	"github.com/fermi-cluster/fermi/internal/engine"
 )
 
 // figures adds what gateways told of a service.
 func (c *Controller) figures(s *seen, now time.Time) {
 	id := s.service.Meta.ID
 	if a := s.service.Spec.Autoscale; a != nil {
+		if a.Looks() {
+			c.look(s, now)
+		}
 		s.stable = c.desk.Of(id, a.Policy.Window.Std(), now)
 		s.panic = c.desk.Of(id, max(a.Policy.Window.Std()/10, time.Second), now)
 	}
@@ -26,6 +30,26 @@ func (c *Controller) figures(s *seen, now time.Time) {
 		s.counted = c.desk.Count(id, at.Revision, t.Canary.MaxLatency.Std())
 		if t.Canary.Check != "" && at.Percent > 0 {
 			s.checked = c.checks.of(s, at, t.Canary.Check, c.far)
+		}
+	}
+}
+
+// look notes what the replicas that answer used so far, as their launchers say.
+func (c *Controller) look(s *seen, now time.Time) {
+	for _, r := range s.replicas {
+		if !r.Status.Ready || r.Spec.DrainAt != nil || r.Meta.DeletedAt != nil {
+			continue
+		}
+		w := r.Workload()
+		for i := range w.Roles {
+			role := &w.Roles[i]
+			for n := range role.Replicas {
+				name := engine.NameOf(r.Meta.ID, role.Name, n, w.AttemptOf(role.Name))
+				said, ok := c.cfg.Hub.Ranks(name)
+				if u := said.Use; ok && u.Seconds > 0 && role.Resources.CPU > 0 {
+					c.desk.Used(s.service.Meta.ID, string(name), demand.Use{CPU: 1000 * u.CPU / float64(role.Resources.CPU), Seconds: u.Seconds, Busy: u.Busy, Watched: u.Watched}, now)
+				}
+			}
 		}
 	}
 }

@@ -82,6 +82,10 @@ func (s Support) create(name string, limits Limits) (*Group, error) {
 			return nil, notMade(name, err)
 		}
 	}
+	if err := s.behind(); err != nil {
+		_ = g.Remove()
+		return nil, notMade(name, err)
+	}
 	for _, set := range settings(s, limits) {
 		err := writeFile(filepath.Join(set.root, folder, name, set.file), set.value)
 		if err != nil && !set.optional {

@@ -206,6 +206,24 @@ func TestCreateTwiceIsOne(t *testing.T) {
 	}
 }
 
+// TestBehind: all replicas together weigh less than one other service of the machine.
+func TestBehind(t *testing.T) {
+	for version, s := range supports(t) {
+		newGroup(t, s, Limits{})
+		root := s.Roots["cpu"]
+		if root == "" {
+			continue // that tree has no controllers
+		}
+		file, ordinary := filepath.Join(root, folder, "cpu.shares"), int64(1024)
+		if s.Version == 2 {
+			file, ordinary = filepath.Join(root, folder, "cpu.weight"), 100
+		}
+		if n, err := readInt(file); err != nil || n < 2 || n > ordinary/8 {
+			t.Errorf("%s: replicas weigh %d against %d of others: %v", version, n, ordinary, err)
+		}
+	}
+}
+
 func TestAddPID(t *testing.T) {
 	for name, s := range supports(t) {
 		t.Run(name, func(t *testing.T) {

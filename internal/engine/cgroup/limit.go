@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,19 @@ const (
 	cpuPeriod   = 100_000 // µs; the kernel's own default
 	minCPUQuota = 1_000   // µs; less is refused by the kernel
 )
+
+// behind lets everything else of the machine go first where processors are short: the server, an agent, a shell of its owner. All replicas
+// together weigh what one process of nice 10 does; between each other they stay equal.
+func (s Support) behind() error {
+	root := s.Roots["cpu"]
+	if root == "" {
+		return nil
+	}
+	if s.Version == 1 {
+		return writeFile(filepath.Join(root, folder, "cpu.shares"), "110") // of 1,024
+	}
+	return writeFile(filepath.Join(root, folder, "cpu.weight"), "11") // of 100
+}
 
 // settings turns limits into files. The memory limit covers swap too: a replica over its limit is
 // killed and says so; it does not slow the machine down by swapping.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -37,6 +38,10 @@ type Cluster struct {
 	StorageClass string
 	// Shared is the store for checkpoints, as launchers in its pods reach it; zero: they stay in memory.
 	Shared record.SharedTier
+	// Gangs is the queue of the cluster's own that gangs are handed over to; nil: none.
+	Gangs interface {
+		admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error
+	}
 	// Wrap changes how requests travel; nil: it does not. For tests.
 	Wrap func(http.RoundTripper) http.RoundTripper
 

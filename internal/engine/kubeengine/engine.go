@@ -143,6 +143,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.adopt()
 	e.settle()
 	wg.Go(func() { e.ground.reportNodes(ctx) })
+	wg.Go(func() { e.ground.reportClaims(ctx) })
 	return e.follow(ctx)
 }
 

@@ -29,6 +29,8 @@ type ground struct {
 	nodes map[string]*corev1.Node // by the cluster's name
 	names map[string]string       // the cluster's name of a node, by ours
 	held  map[string]map[engine.Name]uint64
+	// claims are devices of nodes that are there to be claimed, in words.
+	claims map[string]string
 	strangers
 	news
 	// turned are nodes that did not admit a pod of ours lately: there is less room than is known, and they are left alone for a while.
@@ -179,6 +181,31 @@ func (g *ground) turn(node string, exit *engine.Exit) {
 	g.mark(node)
 }
 
+// claim notes which devices of nodes are there to be claimed.
+func (g *ground) claim(now map[string]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for node := range g.nodes {
+		if g.claims[node] != now[node] {
+			g.mark(node)
+		}
+	}
+	g.claims = now
+}
+
+// reportClaims looks now and then for devices that can only be claimed. Who may not look, or has a cluster without such, is told nothing.
+func (g *ground) reportClaims(ctx context.Context) {
+	for ctx.Err() == nil {
+		if now, err := g.cluster.claimed(ctx); err == nil {
+			g.claim(now)
+		}
+		select {
+		case <-ctx.Done():
+		case <-g.clock.After(lookEvery):
+		}
+	}
+}
+
 // reopen takes nodes back whose refusal is a while ago.
 func (g *ground) reopen(now time.Time) {
 	g.mu.Lock()
@@ -282,6 +309,9 @@ func (g *ground) reportOf(n *corev1.Node) api.Node {
 		others = *u
 	}
 	out := report(g.cluster.Zone, n, others, held, g.table)
+	if out.Status.Ready {
+		out.Status.Message = unused(len(out.Spec.Devices), g.claims[n.Name])
+	}
 	if r, ok := g.turned[n.Name]; ok && out.Status.Ready {
 		out.Status.Ready, out.Status.Reason, out.Status.Message = false, engine.ReasonRefused, r.why
 	}

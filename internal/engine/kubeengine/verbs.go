@@ -33,6 +33,11 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	pod, err := e.pods.make(r, node)
 	if err == nil {
 		e.pods.wire(pod, at, len(r.Devices))
+		if gangs := e.cfg.Cluster.Gangs; gangs != nil {
+			err = gangs.admit(ctx, r, pod)
+		}
+	}
+	if err == nil {
 		err = (*homes)(e.cfg.Cluster).ready(ctx, r, node)
 	}
 	var away *elsewhere

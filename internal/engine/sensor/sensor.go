@@ -115,6 +115,20 @@ func (s *Sensor) Read(ctx context.Context, devices []api.Device) map[int]*card.D
 	return out
 }
 
+// Cards are those that the tool knows, in the order of their places on the bus. nil: there is no tool, or it does not answer.
+func (s *Sensor) Cards(ctx context.Context) (out []api.Device) {
+	raw, err := s.run(ctx, s.cfg.Patience, "-q", "-x")
+	if err != nil {
+		return nil
+	}
+	list, _ := ParseSMI(raw)
+	slices.SortFunc(list, func(a, b card.DeviceReading) int { return strings.Compare(a.Bus, b.Bus) })
+	for i, r := range list {
+		out = append(out, api.Device{Index: i, UUID: r.UUID, Bus: r.Bus, Vendor: "nvidia", Type: r.Load.Model})
+	}
+	return out
+}
+
 // one asks for a single card, after the others were read or could not be.
 func (s *Sensor) one(ctx context.Context, d api.Device) card.DeviceReading {
 	raw, err := s.run(ctx, s.cfg.Patience/2, "-q", "-x", "-i", d.UUID)

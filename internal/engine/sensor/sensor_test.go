@@ -45,6 +45,7 @@ func TestH200(t *testing.T) {
 		ECC:    card.ReadingECC{VolatileCorrected: n(0), VolatileUncorrected: n(0), AggregateCorrected: n(0), AggregateUncorrected: n(0)},
 		Repair: card.ReadingRepair{RowsCorrected: n(0), RowsUncorrected: n(0), KnowsRecovery: true},
 		PCIe:   card.ReadingPCIe{Replays: n(0)},
+		Load:   card.ReadingLoad{Model: "NVIDIA H200", Celsius: n(38), Watts: n(81), Busy: n(0), MemoryUsed: n(0), MemoryFree: n(143156)},
 	}}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Error(diff)

@@ -33,6 +33,17 @@ type smiGPU struct {
 	Remapped smiRows    `xml:"remapped_rows"`
 	Memory   string     `xml:"fb_memory_usage>total"`
 	Temp     string     `xml:"temperature>gpu_temp"`
+	smiLoad
+}
+
+// smiLoad is what it is doing.
+type smiLoad struct {
+	Model    string `xml:"product_name"`
+	Used     string `xml:"fb_memory_usage>used"`
+	Free     string `xml:"fb_memory_usage>free"`
+	Busy     string `xml:"utilization>gpu_util"`
+	Power    string `xml:"gpu_power_readings>instant_power_draw"`
+	PowerWas string `xml:"power_readings>power_draw"` // of drivers before 530
 }
 
 // smiReasons are <clocks_event_reason_hw_slowdown>Active</…> and the like, whatever there are.
@@ -120,6 +131,10 @@ func (g *smiGPU) reading() card.DeviceReading {
 		}
 	}
 	r.PCIe.Replays = number(g.Replays)
+	r.Load = card.ReadingLoad{
+		Model: clean(g.Model), Celsius: amount(g.Temp, "C"), Watts: amount(first(g.Power, g.PowerWas), "W"), Busy: amount(g.Busy, "%"),
+		MemoryUsed: amount(g.Used, "MiB"), MemoryFree: amount(g.Free, "MiB"),
+	}
 	for _, reason := range append(g.Events.List, g.Throttle.List...) {
 		name := strings.TrimPrefix(strings.TrimPrefix(reason.XMLName.Local, "clocks_event_reason_"), "clocks_throttle_reason_")
 		if strings.TrimSpace(reason.Value) == "Active" && len(name) < 64 {
@@ -158,6 +173,17 @@ func number(s string) *int64 {
 	if err != nil || n < 0 || n > 1<<52 {
 		return nil
 	}
+	return &n
+}
+
+// amount is a number of a unit, to the nearest: "79.95 W" is 80; nil for all else.
+func amount(s, unit string) *int64 {
+	text, ok := strings.CutSuffix(strings.TrimSpace(s), " "+unit)
+	v, err := strconv.ParseFloat(text, 64)
+	if !ok || err != nil || !(v >= 0 && v < 1<<40) {
+		return nil
+	}
+	n := int64(v + 0.5)
 	return &n
 }
 

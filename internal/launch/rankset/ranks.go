@@ -22,6 +22,7 @@ type Config struct {
 	Clock clock.Clock      // nil: the wall clock
 	Log   *slog.Logger     // nil: nothing is said
 	Files bool             // the script saves itself: what lies in memory is not persisted
+	Soon  bool             // what ranks use decides something: it is told within a second
 }
 
 // Set is what this launcher knows of its own ranks, and what it tells the leader about them. It
@@ -77,7 +78,7 @@ type waiting struct {
 const (
 	savedPause    = 10 * time.Millisecond // gathers what many ranks save at about the same time
 	progressPause = time.Second           // how far they are is only shown
-	usePause      = 30 * time.Second      // so is what is used
+	usePause      = 30 * time.Second      // so is what is used, where nobody decides by it
 )
 
 // New starts nothing.
@@ -97,7 +98,11 @@ func New(cfg Config) *Set {
 		cost: newCost(n),
 	}
 	r.stand = stand{conns: r.Conns, hold: newHoldings(n), jobs: newJobs(cfg.Files), lock: &r.mu, report: r.report, later: r.later}
-	r.Report = &Report{send: func(pause time.Duration) {
+	pause := usePause
+	if cfg.Soon {
+		pause = progressPause
+	}
+	r.Report = &Report{usePause: pause, send: func(pause time.Duration) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if pause > 0 {

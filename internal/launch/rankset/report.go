@@ -11,9 +11,10 @@ import (
 
 // Report is what the leader is told of the launcher itself, beside its ranks. Its lock is taken after that of the Set, never before it.
 type Report struct {
-	send  func(pause time.Duration) // has it told, after a pause or at once; not called with mu held
-	mu    sync.Mutex
-	facts facts
+	send     func(pause time.Duration) // has it told, after a pause or at once; not called with mu held
+	usePause time.Duration             // how long what is used may wait
+	mu       sync.Mutex
+	facts    facts
 }
 
 // facts are the fields of link.Ranks that a Report has.
@@ -110,7 +111,9 @@ func (r *Report) Serves(s *engine.Serving) { r.change(0, func(f *facts) { f.read
 func (r *Report) Brings(b *engine.Bringing) { r.change(0, func(f *facts) { f.readiness.bringing = b }) }
 
 // Uses changes what is told of use.
-func (r *Report) Uses(change func(*link.Use)) { r.change(usePause, func(f *facts) { change(&f.use) }) }
+func (r *Report) Uses(change func(*link.Use)) {
+	r.change(r.usePause, func(f *facts) { change(&f.use) })
+}
 
 // Copied tells the leader what is held for others.
 func (r *Report) Copied(list []link.Copy) {

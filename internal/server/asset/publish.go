@@ -129,29 +129,9 @@ func (s *Assets) fromOutputs(ctx context.Context, t *api.TrainingTask, d debt) (
 		r, _, err := sealed.Open(ctx, s.Blob, keyOf[path])
 		return r, err
 	}
-	m, err := asset.Build(ctx, files, open, nil)
+	digest, m, err := s.uploads.keep(ctx, p, files, open)
 	if err != nil {
 		return nil, err
-	}
-	raw, _ := m.Encode()
-	_, digest, missing, err := s.Repo.Begin(ctx, p.Meta.ID, raw)
-	if err != nil {
-		return nil, err
-	}
-	cuts := asset.Cut(files)
-	buf := asset.Buffers.Get().(*[]byte)
-	defer asset.Buffers.Put(buf)
-	for _, i := range missing {
-		data, err := cuts[i].Read(files, open, *buf)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.uploads.keepChunk(ctx, p, m.Chunks[i].Hash, data); err != nil {
-			return nil, err
-		}
-	}
-	if missing, err = s.Repo.Complete(ctx, p.Meta.ID, m, raw); err != nil || len(missing) > 0 {
-		return nil, fault.New(fault.Unavailable, "ChunksMissing", fault.T("%d chunks are not there yet.", "还缺少 %d 个数据块。", len(missing))).Because(err)
 	}
 	metadata, err := metadataOf(files, open)
 	if err != nil {

@@ -27,6 +27,7 @@ type Deps struct {
 	Repo    *keep.Repo
 	Blob    blob.Store    // where outputs of tasks lie
 	Stored  tenant.Stored // nil: nobody counts bytes
+	Saved   Saved         // nil: there are no checkpoints
 	Streams *stream.Streams
 	Auditor *audit.Auditor
 	IDs     *id.Source
@@ -48,7 +49,7 @@ type Assets struct {
 // New makes the room of its parts.
 func New(d Deps) *Assets {
 	v := &versions{Deps: d}
-	return &Assets{Deps: d, versions: v, uploads: &uploads{d, v}, pages: &pages{d, v}}
+	return &Assets{Deps: d, versions: v, uploads: &uploads{d, v, make(chan struct{}, maxSaved)}, pages: &pages{d, v}}
 }
 
 // Called finds a version for work of a project: the asset by name or id, the version by what people call it.

@@ -53,6 +53,7 @@ func (s *uploads) hasChunk(ctx context.Context, c *rest.Call, a asset.Asset) (*r
 type uploads struct {
 	Deps
 	versions *versions
+	reading  chan struct{} // has one for each checkpoint that is read
 }
 
 // begin writes an upload down and says what is missing; to go on with one that was cut is to begin it again.
@@ -156,11 +157,13 @@ func (s *uploads) keepChunk(ctx context.Context, p *api.Project, h asset.Hash, d
 
 // VersionWish is what a version is made of.
 type VersionWish struct {
-	Upload   string            `json:"upload" doc:"What the upload answered."`
+	Upload   string            `json:"upload,omitempty" doc:"What the upload answered."`
 	Message  string            `json:"message,omitempty" maxLength:"4096"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Source   *asset.Source     `json:"source,omitempty" doc:"Of a dataset by reference: where the bytes of the list lie. The list was sent with reference=true."`
 	Imported *asset.Source     `json:"imported,omitempty" doc:"Where the bytes of the upload were read from, for people to know."`
+	// Checkpoint is there instead of Upload.
+	Checkpoint *CheckpointWish `json:"checkpoint,omitempty" doc:"Of a model, instead of an upload: the checkpoint that it is made of. What its script saved as files becomes those; of what ranks saved through the SDK each rank has a file rank-N.slot."`
 }
 
 // commit makes a version of a whole upload.
@@ -170,8 +173,11 @@ func (s *uploads) commit(ctx context.Context, c *rest.Call, a asset.Asset) (*res
 		return nil, err
 	}
 	var wish VersionWish
-	if err := rest.Strictly(data, &wish, "upload, message, metadata, source, imported"); err != nil {
+	if err := rest.Strictly(data, &wish, "upload, message, metadata, source, imported, checkpoint"); err != nil {
 		return nil, err
+	}
+	if wish.Checkpoint != nil {
+		return s.fromCheckpoint(ctx, c, a, &wish)
 	}
 	if _, err := asset.ParseHash(wish.Upload); err != nil {
 		return nil, err

@@ -28,8 +28,13 @@ func Invalid(path string, text fault.Text) error {
 
 // Missing says that an object is not there; what one may not see is not there either.
 func Missing(row api.KindInfo, nameOrID string) error {
-	return fault.New(fault.NotFound, "NotFound", fault.T(
+	err := fault.New(fault.NotFound, "NotFound", fault.T(
 		"There is no %s %q, or you may not see it.", "%s %q 不存在，或您无权查看。", row.Singular, Clip(nameOrID, 128)))
+	if row.Kind == api.KindProject {
+		return err.WithHint(fault.T("Projects are listed by `fermi project list`, and made by administrators: fermi project create NAME.",
+			"项目列表见 `fermi project list`；管理员可以创建项目：fermi project create 名称。"))
+	}
+	return err
 }
 
 // NotMember refuses a project of others; it says the same of one that does not exist.

@@ -138,7 +138,7 @@ func (s *Services) address(o *serving.InferenceService) *serving.ServiceEndpoint
 			ID: s.IDs.New(api.MustInfo(serving.EndpointsKind).IDPrefix), Name: o.Meta.Name, DisplayName: o.Meta.Name, Owner: o.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
 		Spec: serving.ServiceEndpointsSpec{
-			ServiceID: o.Meta.ID, Project: o.Meta.Project, Protocol: o.Spec.Protocol, Timeout: o.Spec.Timeout, MaxConcurrency: o.Spec.MaxConcurrency, MaxQueue: o.Spec.MaxQueue, Gateway: o.Spec.Gateway, Slow: o.Spec.SLO.Slow(),
+			ServiceID: o.Meta.ID, Project: o.Meta.Project, Contract: o.Spec.Contract, Timeout: o.Spec.Timeout, MaxConcurrency: o.Spec.MaxConcurrency, MaxQueue: o.Spec.MaxQueue, Gateway: o.Spec.Gateway, Slow: o.Spec.SLO.Slow(),
 		},
 	}
 }

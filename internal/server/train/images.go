@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"strconv"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/asset"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
@@ -20,7 +22,66 @@ type RankImage interface {
 	Size() int64
 	// Send writes verified bytes only; an error after some of them means that they are worth nothing.
 	Send(ctx context.Context, w io.Writer) error
+	// Files are what the script saved, where it saves files itself; otherwise the file of the slot. They are read, verified, until Close.
+	Files(ctx context.Context) ([]asset.File, asset.Opener, error)
 	Close() error
+}
+
+// SavedFiles are those of a checkpoint, of all ranks.
+type SavedFiles struct {
+	Task  *api.TrainingTask
+	Step  int64
+	Files []asset.File
+	Open  asset.Opener
+	Close func()
+}
+
+// FilesOf opens the files of a checkpoint of a task, by name or id, that the caller may see in the project; step 0: the newest. A refusal says where the
+// task and the step were named, below at.
+func (s *States) FilesOf(ctx context.Context, c *rest.Call, project, at, task string, step int64) (*SavedFiles, error) {
+	t, err := s.origins.taskIn(ctx, c, project, task)
+	if fault.Is(err, fault.NotFound) {
+		return nil, refuse.Invalid(at+".task", fault.T("There is no task %q in the project %q.", "项目 %[2]q 中没有任务 %[1]q。", task, project))
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.origins.checkpointAt(ctx, t, at+".step", step, false)
+	if err != nil {
+		return nil, err
+	}
+	var images []RankImage
+	out := &SavedFiles{Task: t, Step: found.Step, Close: func() {
+		for _, i := range images {
+			_ = i.Close() // only read
+		}
+	}}
+	opens := map[string]asset.Opener{}
+	for rank := range found.Ranks {
+		image, err := s.imageOf(ctx, t, found, rank)
+		if err != nil {
+			out.Close()
+			return nil, err
+		}
+		images = append(images, image)
+		files, open, err := image.Files(ctx)
+		if err != nil {
+			out.Close()
+			return nil, err
+		}
+		for _, f := range files {
+			if opens[f.Path] == nil { // of two ranks with one name the first counts
+				opens[f.Path], out.Files = open, append(out.Files, f)
+			}
+		}
+	}
+	out.Open = func(path string) (io.ReadCloser, error) {
+		if open := opens[path]; open != nil {
+			return open(path)
+		}
+		return nil, fs.ErrNotExist
+	}
+	return out, nil
 }
 
 func (s *States) imageRoute(row api.KindInfo, one string) *rest.Route {

@@ -47,9 +47,11 @@ class Net(lightning.LightningModule):
     def on_train_batch_end(self, *_):
         step = self.trainer.global_step
         diary.write(a.out, "step", step)
-        if a.save_steps and step % a.save_steps == 0:  # what saves is called before
-            diary.write(a.out, "saved", step)
         time.sleep(a.pause)
+
+    def on_train_epoch_start(self):
+        if a.save_steps and self.trainer.global_step:  # what saves was called at the end of the epoch before
+            diary.write(a.out, "saved", self.trainer.global_step)
 
     def configure_optimizers(self):
         optimizer = torch.optim.AdamW(self.parameters(), 1e-2)
@@ -62,13 +64,15 @@ def rows(n, seed):
     return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
 
 
-save = [ModelCheckpoint(a.folder, save_top_k=1, every_n_train_steps=a.save_steps)] if a.save_steps else []
+# It saves at the ends of (then short) epochs: resumed twice in the middle of one, Lightning 2.6 makes some of its batches again, here as anywhere.
+epochs, batches = (a.epochs * 24 // a.save_steps, a.save_steps) if a.save_steps else (a.epochs, 24)
+save = [ModelCheckpoint(a.folder, save_top_k=1, every_n_epochs=1, save_on_train_epoch_end=True)] if a.save_steps else []
 trainer = lightning.Trainer(
-    max_epochs=a.epochs, callbacks=save, enable_checkpointing=bool(save), logger=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
-    devices=diary.WORLD, strategy="ddp" if diary.WORLD > 1 else "auto", val_check_interval=10,
+    max_epochs=epochs, callbacks=save, enable_checkpointing=bool(save), logger=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
+    devices=diary.WORLD, strategy="ddp" if diary.WORLD > 1 else "auto", val_check_interval=min(10, batches),
 )
 model = Net()
-train, test = torch.utils.data.DataLoader(rows(96 * diary.WORLD, 1), 4, shuffle=True, generator=torch.Generator().manual_seed(3) if a.generator else None), torch.utils.data.DataLoader(rows(16, 2), 4)
+train, test = torch.utils.data.DataLoader(rows(4 * batches * diary.WORLD, 1), 4, shuffle=True, generator=torch.Generator().manual_seed(3) if a.generator else None), torch.utils.data.DataLoader(rows(16, 2), 4)
 trainer.fit(model, train, test, ckpt_path=os.environ.get("FERMI_RESUME_FROM"))
 if trainer.is_global_zero:
     torch.save(model.state_dict(), os.path.join(a.out, "weights.pt"))

@@ -3726,6 +3726,15 @@ export interface components {
             /** @description Which stay; the last 2 of local and the last 3 of shared when absent. The newest always does. */
             keep?: components["schemas"]["CheckpointKeep"];
         };
+        CheckpointWish: {
+            /**
+             * Format: int64
+             * @description Of the task; the newest when absent.
+             */
+            step?: number;
+            /** @description Name or id of a task of the project; it may have ended, or be in the archive. */
+            task: string;
+        };
         Checkpoints: {
             /** @description Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report(). */
             auto?: boolean;
@@ -6450,11 +6459,11 @@ export interface components {
         ScaleMetric: {
             /**
              * Format: double
-             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun.
+             * @description Of each replica: requests at once or waiting, requests or tokens a second; of latency: seconds until 95 of 100 answers have begun; of cpu and device: percent of its cores, or of the time of its accelerators, that are used.
              */
             target: number;
             /** @enum {string} */
-            type: "concurrency" | "qps" | "queue" | "tokens" | "latency";
+            type: "concurrency" | "qps" | "queue" | "tokens" | "latency" | "cpu" | "device";
         };
         ScalePolicy: {
             /**
@@ -6640,18 +6649,35 @@ export interface components {
         ServiceEndpointsSpec: {
             /** @description Names of what its model answers with beside itself: NAME:ADAPTER. */
             adapters?: string[] | null;
+            /** @description Whose own waiting requests and cache are weighed where questions go to who has seen their beginning. */
+            engine?: string;
+            /**
+             * @description What questions look like. Gateways check it and answer 400 with the field before a replica is asked: openai, bodies of chat/completions, completions and embeddings; kserve-v2, those of /v2/models/…/infer; json, all. Nothing is checked when absent.
+             * @enum {string}
+             */
+            format?: "openai" | "kserve-v2" | "json";
             gateway?: components["schemas"]["ServiceGateway"];
             /** Format: int64 */
             maxConcurrency?: number;
             /** Format: int64 */
             maxQueue?: number;
+            /** @description What replicas are asked for when a request names the service's address alone (/inference/NAME), such as /v2/models/m/infer; / when absent. */
+            path?: string;
             /** @description Whose service it is: only who may read the project's work reaches it. */
             project: string;
-            protocol?: string;
+            /**
+             * @description rest when absent.
+             * @enum {string}
+             */
+            protocol?: "rest" | "grpc" | "websocket";
             /** @description Those that answer, by name. */
             replicas?: components["schemas"]["ServiceEndpoint"][] | null;
             /** @description How requests are shared among revisions; zero: all alike. */
             road?: components["schemas"]["Road"];
+            /** @description A JSON Schema that those bodies fit as well; format is json when it says nothing. */
+            schema?: {
+                [key: string]: unknown;
+            };
             serviceId: string;
             /**
              * @description Answers that begin later count as slow; none when absent.
@@ -6803,6 +6829,11 @@ export interface components {
             /** @description As many replicas as are needed; absent: as many as spec.replicas says. */
             autoscale?: components["schemas"]["ServiceAutoscale"];
             description?: string;
+            /**
+             * @description What questions look like. Gateways check it and answer 400 with the field before a replica is asked: openai, bodies of chat/completions, completions and embeddings; kserve-v2, those of /v2/models/…/infer; json, all. Nothing is checked when absent.
+             * @enum {string}
+             */
+            format?: "openai" | "kserve-v2" | "json";
             /** @description What gateways do for it beside carrying its requests. */
             gateway?: components["schemas"]["ServiceGateway"];
             /**
@@ -6815,6 +6846,8 @@ export interface components {
              * @description Requests that wait for each replica beyond that; more are answered 429. 128 when absent.
              */
             maxQueue?: number;
+            /** @description What replicas are asked for when a request names the service's address alone (/inference/NAME), such as /v2/models/m/infer; / when absent. */
+            path?: string;
             /**
              * Format: int64
              * @description 1000, that of inference, when absent.
@@ -6832,6 +6865,10 @@ export interface components {
              * @description How many answer side by side; 1 when absent.
              */
             replicas?: number;
+            /** @description A JSON Schema that those bodies fit as well; format is json when it says nothing. */
+            schema?: {
+                [key: string]: unknown;
+            };
             /** @description What it promises: its error budget is shown. */
             slo?: components["schemas"]["SLO"];
             /** @description It shall not answer: its replicas end, its address stays its own. */
@@ -6926,6 +6963,11 @@ export interface components {
             roles?: components["schemas"]["ServiceRole"][] | null;
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /**
              * @description How long a replica has to finish its requests after SIGTERM; 30s when absent.
              * @example 1h30m
@@ -7121,6 +7163,11 @@ export interface components {
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description Members of its project may enter it; otherwise only its owner may. */
             shared?: boolean;
+            /**
+             * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.
+             * @enum {string}
+             */
+            spot?: "never" | "prefer" | "only";
             /**
              * Format: int64
              * @description Counts the calls of start; larger than it was asks for another start.
@@ -7939,6 +7986,8 @@ export interface components {
             source?: components["schemas"]["Source"];
         };
         VersionWish: {
+            /** @description Of a model, instead of an upload: the checkpoint that it is made of. What its script saved as files becomes those; of what ranks saved through the SDK each rank has a file rank-N.slot. */
+            checkpoint?: components["schemas"]["CheckpointWish"];
             /** @description Where the bytes of the upload were read from, for people to know. */
             imported?: components["schemas"]["Source"];
             message?: string;
@@ -7948,7 +7997,7 @@ export interface components {
             /** @description Of a dataset by reference: where the bytes of the list lie. The list was sent with reference=true. */
             source?: components["schemas"]["Source"];
             /** @description What the upload answered. */
-            upload: string;
+            upload?: string;
         };
         Via: {
             /** @description host:port of the node's agent. */

@@ -100,3 +100,23 @@ export function useStopJob() {
     onSuccess: () => client.invalidateQueries({ queryKey: ["image-jobs"] }),
   });
 }
+
+/** Makes a version of a task's checkpoint, and the model where there is none. */
+export function useModelOf(task: string, project: string) {
+  const client = useQueryClient();
+  const query = new URLSearchParams({ project }).toString();
+  const post = <T>(path: string, body: object) =>
+    read<T>(`${path}?${query}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+  return useMutation({
+    mutationFn: async ({ name, step }: { name: string; step: number }) => {
+      const there = (await all<Model>(`models?${query}&limit=${most}`)).some((m) => m.metadata.name === name);
+      if (!there) await post<Model>("models", { metadata: { name } });
+      return post<Version>(`${of("models", name)}/versions`, { checkpoint: { task, step } });
+    },
+    onSuccess: () => client.invalidateQueries({ queryKey: ["models"] }),
+  });
+}

@@ -26,6 +26,7 @@ export function CreateService() {
 }
 
 const protocols = ["rest", "grpc", "websocket"] as const;
+const formats = ["openai", "kserve-v2", "json"] as const;
 const ownFields = [
   "image",
   "command",
@@ -177,6 +178,29 @@ function Editor({ projects }: { projects: readonly Project[] }) {
               onChange={(v) => change({ protocol: protocols.find((p) => p === v) ?? "rest" })}
               error={at.protocol}
               allowDeselect={false}
+            />
+            <Select
+              label={t("svc.format")}
+              description={t("svc.formatHint")}
+              placeholder={t("svc.formatNone")}
+              data={formats.map((f) => ({ value: f, label: t(`svc.format.${f}`) }))}
+              value={form.format || null}
+              onChange={(v) => change({ format: formats.find((f) => f === v) ?? "" })}
+              error={at.format}
+              disabled={form.protocol === "grpc"}
+              clearable
+              inputWrapperOrder={["label", "input", "description", "error"]}
+            />
+            <TextInput
+              label={t("svc.path")}
+              description={t("svc.pathHint")}
+              placeholder="/"
+              value={form.path}
+              onChange={(e) => change({ path: e.currentTarget.value })}
+              error={at.path}
+              maxLength={1024}
+              spellCheck={false}
+              inputWrapperOrder={["label", "input", "description", "error"]}
             />
             <TextInput
               label={t("svc.timeout")}

@@ -183,6 +183,13 @@ function About({ service }: { service: Service }) {
     [t("svc.answering"), `${replicas?.ready ?? 0} / ${replicas?.wanted ?? service.spec.replicas ?? 1}`],
     [t("svc.revision"), revision === undefined ? "—" : String(revision)],
     [t("svc.protocol"), t(`svc.protocol.${service.spec.protocol ?? "rest"}`)],
+    [
+      t("svc.format"),
+      service.spec.format
+        ? t(`svc.format.${service.spec.format}`) + (service.spec.schema ? ` ${t("svc.schema")}` : "")
+        : t("svc.formatNone"),
+    ],
+    [t("svc.path"), <Code key="path">{service.spec.path ?? "/"}</Code>],
     [t("svc.address"), <Code key="url">{service.status?.url ?? "—"}</Code>],
     [t("svc.timeout"), service.spec.timeout ?? "60s"],
     [t("svc.maxConcurrency"), String(service.spec.maxConcurrency ?? 64)],

@@ -7,6 +7,7 @@ import { useWhoami } from "../api/queries";
 import { abandoned, type Checkpoint, committed, marksOf, metricsOf, pinned, shared, verdict } from "../checkpoints";
 import { bytes, moment, over, quantity, said } from "../format";
 import type { Language } from "../i18n/setup";
+import { ModelOf } from "./checkpoint-model";
 import { ButtonLink } from "./link";
 import { Empty, Failure, View } from "./states";
 import { EndsToo, isInUse } from "./stop";
@@ -20,6 +21,7 @@ export default function Checkpoints({ name, task, lang }: { name: string; task: 
   const pin = usePin(name);
   const verify = useVerify(name);
   const [chosen, choose] = useState<Checkpoint>();
+  const [served, serve] = useState<Checkpoint>();
   return (
     <Stack gap="md">
       <Intervals list={task.status?.intervals ?? []} lang={lang} />
@@ -37,7 +39,9 @@ export default function Checkpoints({ name, task, lang }: { name: string; task: 
               onPin={(c) => pin.mutate({ step: c.step, unpin: pinned(c) })}
               onVerify={(c) => verify.mutate({ step: c.step })}
               onRestore={choose}
+              onModel={serve}
             />
+            {served && <ModelOf task={task} chosen={served} close={() => serve(undefined)} />}
             {chosen && <Restore name={name} task={task} chosen={chosen} close={() => choose(undefined)} />}
           </Stack>
         )}
@@ -113,9 +117,10 @@ interface RowsProps {
   onPin: (c: Checkpoint) => void;
   onVerify: (c: Checkpoint) => void;
   onRestore: (c: Checkpoint) => void;
+  onModel: (c: Checkpoint) => void;
 }
 
-function Rows({ list, task, lang, may, onPin, onVerify, onRestore }: RowsProps) {
+function Rows({ list, task, lang, may, onPin, onVerify, onRestore, onModel }: RowsProps) {
   const { t } = useTranslation();
   const scored = list.some((c) => metricsOf(c) !== "");
   return (
@@ -181,6 +186,16 @@ function Rows({ list, task, lang, may, onPin, onVerify, onRestore }: RowsProps) 
                         onClick={() => onVerify(c)}
                       >
                         {t("checkpoints.verify")}
+                      </Button>
+                    )}
+                    {shared(c) && !shared(c)?.damage && (
+                      <Button
+                        size="compact-xs"
+                        variant="default"
+                        aria-label={t("checkpoints.modelLabel", { step: c.step })}
+                        onClick={() => onModel(c)}
+                      >
+                        {t("checkpoints.model")}
                       </Button>
                     )}
                     {shared(c) && !shared(c)?.damage && (

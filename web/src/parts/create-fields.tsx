@@ -272,20 +272,7 @@ export function Fields({ form, change, faults, projects, existing, setExisting }
           error={at.zones}
           disabled={lent}
         />
-        <Select
-          label={t("create.spot")}
-          placeholder={t("create.spotAny")}
-          data={[
-            { value: "never", label: t("create.spotNever") },
-            { value: "prefer", label: t("create.spotPrefer") },
-            { value: "only", label: t("create.spotOnly") },
-          ]}
-          value={f.spot || null}
-          onChange={(v) => change({ spot: v ?? "" })}
-          error={at.spot}
-          clearable
-          disabled={lent}
-        />
+        <SpotField value={f.spot} change={(spot) => change({ spot })} error={at.spot} disabled={lent} />
         <TextInput
           label={t("create.cpu")}
           placeholder={t("create.default")}
@@ -392,5 +379,31 @@ function Tenancy(props: {
         disabled={disabled}
       />
     </SimpleGrid>
+  );
+}
+
+/** Whether work may stand on nodes that may be taken away at short notice. */
+export function SpotField(props: {
+  value: string;
+  change: (spot: string) => void;
+  error: string | undefined;
+  disabled?: boolean;
+}) {
+  const { t } = useTranslation();
+  return (
+    <Select
+      label={t("create.spot")}
+      placeholder={t("create.spotAny")}
+      data={[
+        { value: "never", label: t("create.spotNever") },
+        { value: "prefer", label: t("create.spotPrefer") },
+        { value: "only", label: t("create.spotOnly") },
+      ]}
+      value={props.value || null}
+      onChange={(v) => props.change(v ?? "")}
+      error={props.error}
+      disabled={props.disabled ?? false}
+      clearable
+    />
   );
 }

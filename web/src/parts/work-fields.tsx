@@ -17,7 +17,7 @@ import { Refused, type Schemas } from "../api/client";
 import { useNodes, useProjects, useWhoami, useZones } from "../api/queries";
 import { title } from "../format";
 import { type Placed, placeAll, type WorkForm, without } from "../workform";
-import { nominal, withOwn } from "./create-fields";
+import { nominal, SpotField, withOwn } from "./create-fields";
 import { Secrets } from "./rows";
 import { Failure, View } from "./states";
 import { Variables } from "./variables";
@@ -208,6 +208,7 @@ export function ResourceFields({ form, change, at, zones, most }: Fields & { zon
           decimalScale={3}
           allowNegative={false}
         />
+        <SpotField value={form.spot} change={(spot) => change({ spot })} error={at.spot} />
       </SimpleGrid>
       {nominal(all.data?.items ?? [], zones) && (
         <Alert color="gray" variant="light" p="xs" role="note">

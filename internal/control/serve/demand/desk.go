@@ -30,6 +30,7 @@ type record struct {
 	gateways  map[string]*gateway
 	revisions map[int]*total
 	samples   []sample // oldest first
+	uses      uses     // of members of replicas; nil: nobody looks at them
 	touched   time.Time
 }
 
@@ -63,11 +64,7 @@ func (d *Desk) Take(r *serving.LoadReport, now time.Time) (held []string) {
 	d.heard = now
 	for i := range r.Services {
 		l := &r.Services[i]
-		s := d.services[l.ServiceID]
-		if s == nil {
-			s = &record{gateways: map[string]*gateway{}, revisions: map[int]*total{}}
-			d.services[l.ServiceID] = s
-		}
+		s := d.of(l.ServiceID)
 		s.take(r.Gateway, l, now)
 		if l.Waiting > 0 && l.Busy == 0 {
 			held = append(held, l.ServiceID)
@@ -79,6 +76,16 @@ func (d *Desk) Take(r *serving.LoadReport, now time.Time) (held []string) {
 		}
 	}
 	return held
+}
+
+// of is what is known of a service, from now on. mu held.
+func (d *Desk) of(id string) *record {
+	s := d.services[id]
+	if s == nil {
+		s = &record{gateways: map[string]*gateway{}, revisions: map[int]*total{}}
+		d.services[id] = s
+	}
+	return s
 }
 
 func (s *record) take(name string, l *serving.ServiceLoad, now time.Time) {
@@ -159,6 +166,9 @@ type Load struct {
 	Latency     float64 // seconds until 95 of 100 answers had begun; 0: there were none
 	Requests    int64
 	Errors      int64
+	// Cores and Devices are how much of what they have replicas use, a mean from 0 to 1 and more, where that is known.
+	Cores, Devices       float64
+	HasCores, HasDevices bool
 }
 
 // Of is the load of a service in the window before now.
@@ -168,7 +178,11 @@ func (d *Desk) Of(id string, window time.Duration, now time.Time) Load {
 	var l Load
 	s := d.services[id]
 	l.Known = now.Sub(d.heard) < freshFor
-	if s == nil || len(s.samples) == 0 {
+	if s == nil {
+		return l
+	}
+	l.Cores, l.Devices, l.HasCores, l.HasDevices = s.uses.share(window, now)
+	if len(s.samples) == 0 {
 		return l
 	}
 	last := &s.samples[len(s.samples)-1]

@@ -119,6 +119,12 @@ func most(a *serving.ServiceAutoscale, s *Seen, l *Load) (int, string) {
 			if l.Requests == 0 {
 				need = 0
 			}
+		case serving.MetricCPU:
+			value, unit = 100*l.Cores, "% of the cores"
+			need = asNow(s, value/m.Target, l.HasCores)
+		case serving.MetricDevice:
+			value, unit = 100*l.Devices, "% of the accelerators' time"
+			need = asNow(s, value/m.Target, l.HasDevices)
 		}
 		n := int(math.Ceil(need - 1e-9))
 		if n < s.Wanted && int(math.Ceil(need*(1+headroom)-1e-9)) >= s.Wanted {
@@ -129,6 +135,14 @@ func most(a *serving.ServiceAutoscale, s *Seen, l *Load) (int, string) {
 		}
 	}
 	return best, said
+}
+
+// asNow is how many replicas bring what each has to do to its target; as many as there are where that is not known.
+func asNow(s *Seen, load float64, known bool) float64 {
+	if !known {
+		return float64(s.Wanted)
+	}
+	return float64(max(s.Ready, 1)) * load
 }
 
 // bounds are those that hold now, and whether a schedule says so.

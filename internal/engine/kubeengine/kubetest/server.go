@@ -298,8 +298,13 @@ const Protobuf = "application/vnd.kubernetes.protobuf"
 
 // Do is a call as a user.
 func (s *Server) Do(user, method, path, contentType string, body any) (int, []byte, error) {
+	return s.DoAs(token(user), method, path, contentType, body)
+}
+
+// DoAs is a call of whose token this is.
+func (s *Server) DoAs(bearer, method, path, contentType string, body any) (int, []byte, error) {
 	var in io.Reader
-	if body != nil {
+	if o, ok := body.(Object); body != nil && (!ok || o != nil) {
 		raw, ok := body.([]byte)
 		if !ok {
 			var err error
@@ -313,7 +318,7 @@ func (s *Server) Do(user, method, path, contentType string, body any) (int, []by
 	if err != nil {
 		return 0, nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+token(user))
+	req.Header.Set("Authorization", "Bearer "+bearer)
 	if contentType == "" {
 		contentType = "application/json"
 	}

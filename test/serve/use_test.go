@@ -1,0 +1,42 @@
+package serve
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fermi-cluster/fermi/test/harness"
+)
+
+// burner is a server that computes for each answer.
+const burner = `
+import http.server, os, time
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        end = time.process_time() + (0.02 if self.path != "/healthz" else 0)
+        while time.process_time() < end: pass
+        body = b'{"replica": "r"}'
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *a): pass
+http.server.ThreadingHTTPServer(("", int(os.environ["PORT"])), H).serve_forever()
+`
+
+// TestScaleByUse: replicas whose cores are busy become more, by what their launchers see, and fewer again when nobody asks.
+func TestScaleByUse(t *testing.T) {
+	w := newWorld(t)
+	w.fermi("service", "create", "burn", "--cpu", "200m", "--memory", "256Mi", "--health", "/healthz", "--", "python3", "-u", "-c", burner)
+	w.fermi("service", "autoscale", "burn", "--min", "1", "--max", "2", "--metric", "cpu=60", "--window", "10s", "--down", "2s")
+	load := w.stream("burn", 2, w.gateway)
+	harness.Eventually(t, "busy cores have two replicas", func() bool { return w.service("burn").Status.Replicas.Ready == 2 })
+	load.done()
+	if bad := failures(load.since(time.Time{})); len(bad) > 0 {
+		t.Errorf("%d questions failed, such as %s", len(bad), bad[0])
+	}
+	why := w.service("burn").Status.Scale
+	if why == nil || len(why.Log) == 0 || why.Log[0].To != 2 || len(why.Log[0].Message.EN) < 4 || why.Log[0].Message.EN[:3] != "cpu" {
+		t.Errorf("%+v", why)
+	}
+	harness.Eventually(t, "idle cores have one", func() bool { return w.service("burn").Status.Replicas.Ready == 1 })
+	w.fermi("service", "delete", "burn", "--yes")
+}
