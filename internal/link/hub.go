@@ -47,10 +47,7 @@ type HubConfig struct {
 	Saved func(taskID string, anew bool)
 	Fetched
 	Standing
-	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
-	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
-	// SecretsUsed hears which values a replica gets, before it gets them; nil: nobody asks.
-	SecretsUsed func(ctx context.Context, replica Parts, remote string, refs []api.SecretRef)
+	Secrets
 	// Answer says what only the leader knows, as JSON; nil where there are no other servers.
 	Answer func(ctx context.Context, kind, about string, body []byte) ([]byte, error)
 	// Tails gives other servers what is in memory of a task's log; nil where there are none.
@@ -85,6 +82,14 @@ type Fetched struct {
 	ManifestOf func(ctx context.Context, taskID string, from message.Origin) ([]byte, error)
 	// Calls are conversations with launchers that are attached here; nil: there are none.
 	Calls *talk.Calls
+}
+
+// Secrets are what replicas get of secrets; the zero value: there are none.
+type Secrets struct {
+	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
+	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
+	// SecretsUsed hears which values a replica gets, before it gets them; nil: nobody asks.
+	SecretsUsed func(ctx context.Context, replica Parts, remote string, refs []api.SecretRef)
 }
 
 // Kept is what bytes are that are kept for a task.
