@@ -180,7 +180,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	if e.index.exposed("") > 0 {
-		e.lookAtNodes()
+		e.LookAtNodes()
 	}
 	wg.Go(e.dirs.sweep)
 	if e.cfg.Network != nil {
@@ -292,7 +292,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 // observe takes down what a keeper saw.
 func (e *Engine) observe(r *replica, s seen) {
 	if e.index.put(r, s.observation(r, e.addresses.launcher())) {
-		e.lookAtNodes() // they say how many such there are
+		e.LookAtNodes() // they say how many such there are
 	}
 }
 

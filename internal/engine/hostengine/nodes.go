@@ -23,8 +23,8 @@ func thisMachine(ctx context.Context) ([]api.Node, error) {
 	return []api.Node{n}, nil
 }
 
-// lookAtNodes asks for a report before its time. It never blocks.
-func (e *Engine) lookAtNodes() {
+// LookAtNodes asks for a report before its time. It never blocks.
+func (e *Engine) LookAtNodes() {
 	select {
 	case e.relist <- struct{}{}:
 	default:
