@@ -17,7 +17,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
-	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 const (
@@ -28,18 +27,11 @@ const (
 // benchArchive: a folder with a million finished and a hundred thousand queued tasks, written
 // through the same store and history packages; then the shipped binary is started on it.
 func benchArchive(ctx context.Context, r *report) error {
-	bin, err := harness.Binary()
-	if err != nil {
-		return err
-	}
-	c, err := harness.New(bin, "up")
+	c, _, err := stand(ctx) // makes the folder, the token and the default objects
 	if err != nil {
 		return err
 	}
 	defer c.Cleanup()
-	if err := c.Start(ctx); err != nil { // makes the folder, the token and the default objects
-		return err
-	}
 	if err := c.Stop(); err != nil {
 		return err
 	}

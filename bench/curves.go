@@ -29,7 +29,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/curve"
 	"github.com/fermi-cluster/fermi/internal/run"
-	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 const (
@@ -316,22 +315,11 @@ func curvesLaunchers(ctx context.Context) error {
 
 // curvesOpened asks the shipped binary for a series of a million points, as the console does.
 func curvesOpened(ctx context.Context, r *report) error {
-	bin, err := harness.Binary()
-	if err != nil {
-		return err
-	}
-	c, err := harness.New(bin, "up")
+	c, cl, err := stand(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Cleanup()
-	if err := c.Start(ctx); err != nil {
-		return err
-	}
-	cl, err := c.Client()
-	if err != nil {
-		return err
-	}
 	task := &api.TrainingTask{Meta: api.Meta{Name: "long"}, Spec: api.TrainingTaskSpec{Roles: []api.Role{{Command: []string{"true"}}}}}
 	if _, err := cl.Submit(ctx, task, false); err != nil {
 		return err

@@ -26,22 +26,11 @@ const (
 // benchData: how fast datasets are uploaded, beside a copy that is as durable, and what a second version sends.
 func benchData(ctx context.Context, r *report) error {
 	kinds.ShipAssets()
-	bin, err := harness.Binary()
-	if err != nil {
-		return err
-	}
-	c, err := harness.New(bin, "up")
+	c, cl, err := stand(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Cleanup()
-	if err := c.Start(ctx); err != nil {
-		return err
-	}
-	cl, err := c.Client()
-	if err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp(filepath.Dir(c.Dir), "bench-data") // on the same disk
 	if err != nil {
 		return err

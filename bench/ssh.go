@@ -41,22 +41,12 @@ type sshBench struct {
 // benchSSH: how long people wait for shells, and how fast files go over SSH, beside OpenSSH's own server in the same run.
 func benchSSH(ctx context.Context, r *report) error {
 	kinds.Ship()
-	bin, err := harness.Binary()
-	if err != nil {
-		return err
-	}
-	c, err := harness.New(bin, "up", "--ssh", "127.0.0.1:0")
+	c, cl, err := stand(ctx, "--ssh", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer c.Cleanup()
-	if err := c.Start(ctx); err != nil {
-		return err
-	}
-	b := &sshBench{Cluster: c}
-	if b.cl, err = c.Client(); err != nil {
-		return err
-	}
+	b := &sshBench{Cluster: c, cl: cl}
 	if b.dir, err = os.MkdirTemp("", "bench-ssh"); err != nil {
 		return err
 	}

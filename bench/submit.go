@@ -64,23 +64,11 @@ var errSeen = errors.New("seen")
 
 // demo is a server on the demo topology, and a client of it; the caller cleans up.
 func demo(ctx context.Context) (*harness.Cluster, *client.Client, error) {
-	bin, err := harness.Binary()
+	c, cl, err := stand(ctx, "--demo")
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := harness.New(bin, "up", "--demo")
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := c.Start(ctx); err != nil {
-		c.Cleanup()
-		return nil, nil, err
-	}
-	cl, err := c.Client()
-	if err == nil {
-		err = harness.Share(ctx, cl)
-	}
-	if err != nil {
+	if err := harness.Share(ctx, cl); err != nil {
 		c.Cleanup()
 		return nil, nil, err
 	}

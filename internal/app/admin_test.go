@@ -2,38 +2,22 @@ package app
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/app/keyfile"
 	"github.com/fermi-cluster/fermi/internal/server/door"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
 )
 
 // worldWithStore is a folder and a store in it.
 func worldWithStore(t *testing.T) (dir string, truth *store.Store) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f") // short: it holds unix sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); wg.Wait(); etcd.Close(); _ = os.RemoveAll(dir) })
-	truth = store.New(store.Config{Client: etcd.Client()})
-	wg.Go(func() { _ = truth.Run(ctx) })
-	<-truth.Ready()
-	return dir, truth
+	return t.TempDir(), storetest.Open(t)
 }
 
 // TestAdminTokenIsReplaced: the file always holds a token that works, and a crash does not leave the old one.

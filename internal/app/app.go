@@ -292,7 +292,7 @@ func (p *part) assemble() (err error) {
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.keys.Tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, SecretsOf: opener.of, SecretsUsed: opener.used,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, Secrets: link.Secrets{SecretsOf: opener.of, SecretsUsed: opener.used},
 		Standing: link.Standing{Current: p.others.current, GivenUp: p.given.Refuse},
 		Fetched:  link.Fetched{SpecOf: p.live.specOf, ArchiveOf: p.archiveOf, ManifestOf: p.vault.manifestOf, Calls: talk.NewCalls()},
 		Answer:   told.to, Tails: p.logs, Peered: p.cfg.outside(),

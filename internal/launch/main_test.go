@@ -110,8 +110,8 @@ func (w *world) serve() {
 	s := &server{book: logbook.New(logbook.Config{Blob: w.store, Log: quiet, Clock: clock.Real})}
 	s.hub = link.NewHub(link.HubConfig{
 		Blob: w.store, Logs: s.book, Tokens: w.tokens, Log: quiet, Clock: clock.Real,
-		Fetched:   link.Fetched{ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil }},
-		SecretsOf: func(context.Context, string, string) (map[api.SecretRef]string, error) { return w.secrets, nil },
+		Fetched: link.Fetched{ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil }},
+		Secrets: link.Secrets{SecretsOf: func(context.Context, string, string) (map[api.SecretRef]string, error) { return w.secrets, nil }},
 	})
 	s.hub.Lead(w.epoch)
 	sock := filepath.Join(w.dir, fmt.Sprintf("s%d", w.epoch))

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"crypto/rand"
+	"sync"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -25,15 +26,8 @@ func (c *Client) Probed(p message.Probed) {
 // ctx ends. Fault Unavailable when the launcher is not attached, or does not answer.
 func (h *Hub) AskRank(ctx context.Context, name engine.Name, p message.Probe) (message.Probed, error) {
 	p.ID = rand.Text()
-	answer := make(chan message.Probed, 1)
-	h.mu.Lock()
-	h.probes[p.ID] = answer
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		delete(h.probes, p.ID)
-		h.mu.Unlock()
-	}()
+	answer, forget := h.roll.probes.ask(p.ID)
+	defer forget()
 	if err := h.probe(name, p); err != nil {
 		return message.Probed{}, err
 	}
@@ -46,7 +40,7 @@ func (h *Hub) AskRank(ctx context.Context, name engine.Name, p message.Probe) (m
 }
 
 func (h *Hub) probe(name engine.Name, p message.Probe) error {
-	return h.order(name, func(to *peer) error {
+	return h.roll.order(name, func(to *peer, _ int64) error {
 		to.post(func(out *outbox) {
 			out.probe = &linkpb.Probe{Id: p.ID, Generation: p.Generation, Rank: int32(p.Rank), Kind: p.Kind}
 		})
@@ -54,10 +48,33 @@ func (h *Hub) probe(name engine.Name, p message.Probe) error {
 	})
 }
 
-// answered hands an answer to who waits for it here; mu held.
-func (h *Hub) answered(m *linkpb.Probed) {
-	if to := h.probes[m.GetId()]; to != nil {
-		delete(h.probes, m.GetId()) // one answer is enough
+// inquiries are who waits here for an answer, by the id of what was asked. Safe for concurrent use.
+type inquiries struct {
+	mu   sync.Mutex
+	open map[string]chan message.Probed
+}
+
+func newInquiries() *inquiries { return &inquiries{open: map[string]chan message.Probed{}} }
+
+// ask waits for an answer until forget is called.
+func (q *inquiries) ask(id string) (answer <-chan message.Probed, forget func()) {
+	to := make(chan message.Probed, 1)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open[id] = to
+	return to, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.open, id)
+	}
+}
+
+// answered hands an answer to who waits for it here.
+func (q *inquiries) answered(m *linkpb.Probed) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if to := q.open[m.GetId()]; to != nil {
+		delete(q.open, m.GetId()) // one answer is enough
 		to <- message.Probed{
 			ID: m.GetId(), Refused: fault.Text{EN: m.GetRefusedEn(), ZH: m.GetRefusedZh()}, Text: m.GetText(), At: time.Unix(0, m.GetAtUnixNano()).UTC(),
 		}

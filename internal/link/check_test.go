@@ -163,8 +163,8 @@ func FuzzMessages(f *testing.F) {
 			h := NewHub(HubConfig{Clock: clock.Real})
 			h.Lead(1)
 			f := &follower{names: map[engine.Name]struct{}{}, out: map[engine.Name]outbox{}, wake: make(chan struct{}, 1)}
-			h.followers[f] = struct{}{}
-			if err := (&peerServer{hub: h}).takeFacts(f, facts.GetFacts()); err == nil && len(h.peers) != len(f.names) {
+			h.roll.followers[f] = struct{}{}
+			if err := (&peerServer{hub: h}).takeFacts(f, facts.GetFacts()); err == nil && len(h.roll.peers) != len(f.names) {
 				t.Fatal("attached through nobody")
 			}
 		}

@@ -71,30 +71,28 @@ type Client struct {
 	parts Parts
 	boot  string
 
-	mu      sync.Mutex
-	epoch   int64
-	state   engine.State
-	facts   facts
-	target  string // of the last stream that was welcomed
-	shipped bool   // the closed spool is durable at a server
-	durable int64
+	mu     sync.Mutex
+	epoch  int64
+	state  engine.State
+	facts  facts
+	target string // of the last stream that was welcomed
+	log    shipment
 	// sessions counts streams, so that a server can tell the newer of two.
 	sessions int64
 	world    int // ranks of its task, as last heard
 
-	wake      chan struct{} // a fact changed
-	shippedCh chan struct{} // closed when shipped
-	doneCh    chan struct{} // closed when done was sent and taken
+	wake   chan struct{} // a fact changed
+	doneCh chan struct{} // closed when done was sent and taken
 
-	road   endpoint.Road
-	second second
+	road endpoint.Road
+	second
 }
 
-// second is the connection for bulk.
-type second struct {
-	mu     sync.Mutex
-	conn   *grpc.ClientConn // nil: none
-	target string           // of the last one
+// shipment is how far the log has come.
+type shipment struct {
+	durable int64         // at a server
+	all     bool          // the spool was closed, and all of it is durable
+	ended   chan struct{} // closed with all
 }
 
 // facts are the newest of each thing to say; a session remembers which it has said.
@@ -132,10 +130,19 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, err
 	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return &Client{
+	c := &Client{
 		cfg: cfg, parts: parts, boot: strings.TrimSpace(string(boot)), epoch: cfg.Epoch, state: cfg.State,
-		wake: make(chan struct{}, 1), shippedCh: make(chan struct{}), doneCh: make(chan struct{}),
-	}, nil
+		wake: make(chan struct{}, 1), doneCh: make(chan struct{}), log: shipment{ended: make(chan struct{})},
+	}
+	c.second.endpoints, c.second.dial, c.second.welcomed = c.endpoints, c.dial, c.caller
+	return c, nil
+}
+
+// caller is the server that took our last stream.
+func (c *Client) caller() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.target
 }
 
 // Epoch is the highest seen so far.
@@ -197,13 +204,13 @@ func (c *Client) Done(logBytes int64, files int, bytes int64) {
 }
 
 // Shipped is closed when the spool was closed and all of it is durable at a server.
-func (c *Client) Shipped() <-chan struct{} { return c.shippedCh }
+func (c *Client) Shipped() <-chan struct{} { return c.log.ended }
 
 // Durable is how much of the log is safe at a server.
 func (c *Client) Durable() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.durable
+	return c.log.durable
 }
 
 // Told is closed when Done was heard.

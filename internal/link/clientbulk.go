@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,10 +17,21 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link/talk/talkpb"
 )
 
+// second is a launcher's connection for bulk, beside its stream. Safe for concurrent use.
+type second struct {
+	endpoints func() []string
+	dial      func(target string) (*grpc.ClientConn, error)
+	welcomed  func() string // the server that took our last stream
+
+	mu     sync.Mutex
+	conn   *grpc.ClientConn // nil: none
+	target string           // of the last one
+}
+
 // FetchArchive writes the archive to w. After an error that is not Permanent it may be called
 // again, with a fresh w.
-func (c *Client) FetchArchive(ctx context.Context, digest string, w io.Writer) error {
-	return c.Bulk(func(conn *grpc.ClientConn) error {
+func (s *second) FetchArchive(ctx context.Context, digest string, w io.Writer) error {
+	return s.Bulk(func(conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := linkpb.NewLinkClient(conn).FetchArchive(ctx, &linkpb.FetchArchiveRequest{Digest: digest})
@@ -43,9 +55,9 @@ func (c *Client) FetchArchive(ctx context.Context, digest string, w io.Writer) e
 
 // FetchSecrets brings the values that the replica names. After an error that is not Permanent it
 // may be called again.
-func (c *Client) FetchSecrets(ctx context.Context) (map[api.SecretRef]string, error) {
+func (s *second) FetchSecrets(ctx context.Context) (map[api.SecretRef]string, error) {
 	out := map[api.SecretRef]string{}
-	err := c.Bulk(func(conn *grpc.ClientConn) error {
+	err := s.Bulk(func(conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := linkpb.NewLinkClient(conn).FetchSecrets(ctx, &linkpb.FetchSecretsRequest{})
@@ -68,8 +80,8 @@ func (c *Client) FetchSecrets(ctx context.Context) (map[api.SecretRef]string, er
 
 // PutOutput stores exactly size bytes of r under path. After an error that is not Permanent it may
 // be called again.
-func (c *Client) PutOutput(ctx context.Context, path string, size int64, modified time.Time, r io.Reader) error {
-	return c.Bulk(func(conn *grpc.ClientConn) error {
+func (s *second) PutOutput(ctx context.Context, path string, size int64, modified time.Time, r io.Reader) error {
+	return s.Bulk(func(conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := linkpb.NewLinkClient(conn).PutOutput(ctx)
@@ -103,61 +115,55 @@ func (c *Client) PutOutput(ctx context.Context, path string, size int64, modifie
 
 // Talk answers a call on the second connection, to the server that called; the conversation ends with ctx. A connection to another
 // server, or to one that has died since, is given up first.
-func (c *Client) Talk(ctx context.Context, id string) (talkpb.Talk_AnswerClient, error) {
+func (s *second) Talk(ctx context.Context, id string) (talkpb.Talk_AnswerClient, error) {
 	var last error
 	ctx = metadata.AppendToOutgoingContext(ctx, talk.MetaCall, id)
 	for range 2 {
-		conn, err := c.bulkConn()
+		conn, err := s.dialled()
 		if err != nil {
 			return nil, err
 		}
-		c.mu.Lock()
-		caller := c.target
-		c.mu.Unlock()
-		if c.second.leadsTo(conn, caller) {
+		if s.leadsTo(conn, s.welcomed()) {
 			stream, err := talkpb.NewTalkClient(conn).Answer(ctx)
 			if last = err; err == nil {
 				return stream, nil
 			}
 		}
-		c.second.drop(conn)
+		s.drop(conn)
 	}
 	return nil, fmt.Errorf("answer a call: %w", last)
 }
 
 // Bulk runs one call on the second connection, to the server that welcomed us or else the
 // first endpoint; a failed call gives the connection up.
-func (c *Client) Bulk(call func(*grpc.ClientConn) error) error {
-	conn, err := c.bulkConn()
+func (s *second) Bulk(call func(*grpc.ClientConn) error) error {
+	conn, err := s.dialled()
 	if err != nil {
 		return err
 	}
 	err = call(conn)
 	if err != nil && !Permanent(err) {
-		c.second.drop(conn)
+		s.drop(conn)
 	}
 	return err
 }
 
-func (c *Client) bulkConn() (*grpc.ClientConn, error) {
-	c.mu.Lock()
-	target := c.target
-	c.mu.Unlock()
-	list := c.endpoints()
-	c.second.mu.Lock()
-	defer c.second.mu.Unlock()
-	if c.second.conn != nil {
-		return c.second.conn, nil
+func (s *second) dialled() (*grpc.ClientConn, error) {
+	welcomed, list := s.welcomed(), s.endpoints()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		return s.conn, nil
 	}
-	target = pickTarget(list, target, c.second.target)
+	target := pickTarget(list, welcomed, s.target)
 	if target == "" {
 		return nil, errors.New("no endpoint")
 	}
-	conn, err := c.dial(target)
+	conn, err := s.dial(target)
 	if err != nil {
 		return nil, err
 	}
-	c.second.conn, c.second.target = conn, target
+	s.conn, s.target = conn, target
 	return conn, nil
 }
 

@@ -23,7 +23,7 @@ const maxForwarded = 200_000
 type follower struct {
 	name   string
 	cancel context.CancelCauseFunc
-	names  map[engine.Name]struct{} // of the peers that came through it; guarded by Hub.mu
+	names  map[engine.Name]struct{} // of the peers that came through it; guarded by roll.mu
 	wake   chan struct{}
 
 	mu   sync.Mutex
@@ -84,10 +84,10 @@ func (p *peerServer) Forward(stream linkpb.Peer_ForwardServer) error {
 		name: hello.GetName(), cancel: cancel, names: map[engine.Name]struct{}{}, wake: make(chan struct{}, 1),
 		out: map[engine.Name]outbox{}, seen: h.cfg.Clock.Now(),
 	}
-	if err := h.addFollower(f, hello.GetEpoch()); err != nil {
+	if err := h.roll.addFollower(f, hello.GetEpoch()); err != nil {
 		return err
 	}
-	defer h.removeFollower(f)
+	defer h.roll.removeFollower(f)
 	welcome := &linkpb.ToFollower{Message: &linkpb.ToFollower_Welcome{Welcome: &linkpb.LeaderWelcome{Epoch: hello.GetEpoch()}}}
 	if err := stream.Send(welcome); err != nil {
 		return err
@@ -95,43 +95,6 @@ func (p *peerServer) Forward(stream linkpb.Peer_ForwardServer) error {
 	h.cfg.Log.Info("a follower forwards", "server", f.name)
 	p.readers.Go(func() { cancel(p.hearFollower(f, stream)) })
 	return p.tellFollower(ctx, f, stream)
-}
-
-func (h *Hub) addFollower(f *follower, epoch int64) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.leading || h.epoch != epoch {
-		return errNotLeading
-	}
-	h.followers[f] = struct{}{}
-	return nil
-}
-
-// dropFollower forgets it and what came through it, and gives the names. mu held.
-func (h *Hub) dropFollower(f *follower, why error) []engine.Name {
-	f.cancel(why)
-	delete(h.followers, f)
-	var gone []engine.Name
-	for name := range f.names {
-		if p := h.peers[name]; p != nil && p.via == f {
-			delete(h.peers, name)
-			h.Bereave(name)
-			gone = append(gone, name)
-		}
-	}
-	f.names = map[engine.Name]struct{}{}
-	return gone
-}
-
-func (h *Hub) removeFollower(f *follower) {
-	h.mu.Lock()
-	gone := h.dropFollower(f, errHungUp)
-	h.mu.Unlock()
-	for _, name := range gone {
-		if parts, err := ParseName(name); err == nil {
-			h.cfg.Notify(parts.TaskID, name)
-		}
-	}
 }
 
 // hearFollower takes facts until the stream ends.
@@ -168,51 +131,8 @@ func (p *peerServer) takeFacts(f *follower, m *linkpb.Facts) error {
 	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || message.CheckRanks(m.GetRanks()) != nil || message.CheckProbed(m.GetProbed()) != nil {
 		return message.Refuse("facts that can't be")
 	}
-	p.hub.tellRanks(parts.TaskID, name, p.hub.noteFacts(f, name, parts, m), len(m.GetRanks().GetHeld()) > 0)
+	p.hub.tellRanks(parts.TaskID, name, p.hub.roll.noteFacts(f, name, parts, m), len(m.GetRanks().GetHeld()) > 0)
 	return nil
-}
-
-func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Facts) (changed bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, here := h.followers[f]; !here {
-		return false // dropped meanwhile
-	}
-	p := h.peers[name]
-	mine := p != nil && p.via == f && p.session == m.GetSession()
-	switch {
-	case !m.GetAttached():
-		if !mine {
-			return false // it is attached elsewhere already
-		}
-		delete(h.peers, name)
-		delete(f.names, name)
-		h.Trust(name, false)
-		changed = true
-	case !mine:
-		if len(f.names) >= maxForwarded || !h.place(&peer{name: name, parts: parts, epoch: h.epoch, session: m.GetSession(), via: f}) {
-			return false
-		}
-		f.names[name] = struct{}{}
-		h.Trust(name, true)
-		changed = true
-	}
-	k := h.knownOf(name)
-	if !mine {
-		k.ranks = nil // as attach does
-	}
-	before := k.state
-	k.advance(engine.State(m.GetState()))
-	if u := m.GetUsage(); u != nil {
-		k.usage = usageOf(u, time.Unix(0, m.GetUsageAtUnixNano()))
-	}
-	if m.GetProbed() != nil {
-		h.answered(m.GetProbed())
-	}
-	if r := m.GetRanks(); r != nil && k.noteRanks(r) {
-		changed = true
-	}
-	return changed || k.state != before
 }
 
 // tellFollower is the only one who sends: orders and beats.

@@ -15,7 +15,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/door"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
@@ -48,10 +47,7 @@ type HubConfig struct {
 	Saved func(taskID string, anew bool)
 	Fetched
 	Standing
-	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
-	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
-	// SecretsUsed hears which values a replica gets, before it gets them; nil: nobody asks.
-	SecretsUsed func(ctx context.Context, replica Parts, remote string, refs []api.SecretRef)
+	Secrets
 	// Answer says what only the leader knows, as JSON; nil where there are no other servers.
 	Answer func(ctx context.Context, kind, about string, body []byte) ([]byte, error)
 	// Tails gives other servers what is in memory of a task's log; nil where there are none.
@@ -86,6 +82,14 @@ type Fetched struct {
 	ManifestOf func(ctx context.Context, taskID string, from message.Origin) ([]byte, error)
 	// Calls are conversations with launchers that are attached here; nil: there are none.
 	Calls *talk.Calls
+}
+
+// Secrets are what replicas get of secrets; the zero value: there are none.
+type Secrets struct {
+	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
+	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
+	// SecretsUsed hears which values a replica gets, before it gets them; nil: nobody asks.
+	SecretsUsed func(ctx context.Context, replica Parts, remote string, refs []api.SecretRef)
 }
 
 // Kept is what bytes are that are kept for a task.
@@ -125,17 +129,7 @@ type Hub struct {
 	*hearing.Ears
 	cfg HubConfig
 
-	mu        sync.Mutex
-	epoch     int64     // of the newest leader we know; 0: launchers are not taken in
-	since     time.Time // when it became so
-	leading   bool      // it is us
-	known     map[engine.Name]*known
-	peers     map[engine.Name]*peer // attached here or, while we lead, through a follower
-	followers map[*follower]struct{}
-	probes    map[string]chan message.Probed // by id: who waits for an answer
-	up        *uplink                        // to the leader; nil while we lead or know none
-	swept     time.Time
-
+	roll *roll
 	desk *desk
 }
 
@@ -144,20 +138,6 @@ type linkServer struct {
 	*desk
 	hub *Hub
 }
-
-// known is what a launcher told last; it is kept a while after the launcher hung up.
-type known struct {
-	state   engine.State
-	usage   Usage
-	ranks   *linkpb.Ranks  // nil: it said nothing; never changed
-	probed  *linkpb.Probed // the answer to the last probe; never changed
-	seen    time.Time
-	session int64 // of its last stream here
-}
-
-// keepKnown is how long the last word of a launcher that hung up is remembered. Records on disk
-// are the truth; this is only for showing.
-const keepKnown = 10 * time.Minute
 
 // NewHub makes a hub that leads nothing yet.
 func NewHub(cfg HubConfig) *Hub {
@@ -176,11 +156,10 @@ func NewHub(cfg HubConfig) *Hub {
 	if cfg.Saved == nil {
 		cfg.Saved = func(string, bool) {}
 	}
-	h := &Hub{
-		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{}, probes: map[string]chan message.Probed{},
-	}
+	h := &Hub{cfg: cfg}
 	h.desk = &desk{cfg: &h.cfg}
-	h.Ears = hearing.New(cfg.Clock, h.beat)
+	h.roll = newRoll(&h.cfg, &h.desk.outputs)
+	h.Ears = h.roll.ears
 	return h
 }
 
@@ -225,57 +204,15 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener, more ...func(grpc.Servi
 
 // Lead says that we lead with this epoch; 0 that we don't any more. Launchers that are attached
 // stay and hear the new epoch; after 0 they stay only where Peers finds them the next leader.
-func (h *Hub) Lead(epoch int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if epoch != 0 {
-		h.leading, h.up = true, nil
-		h.Wake()
-		h.raise(epoch)
-		return
-	}
-	h.leading = false
-	for f := range h.followers {
-		h.dropFollower(f, errNotLeading)
-	}
-	if !h.cfg.Peered {
-		h.closeDoor()
-	}
-}
-
-// raise makes epoch the one of every launcher attached here, mu held.
-func (h *Hub) raise(epoch int64) {
-	h.epoch, h.since = epoch, h.cfg.Clock.Now()
-	for _, p := range h.peers {
-		if p.via == nil {
-			p.post(func(out *outbox) { out.epoch, out.watermark = epoch, nil }) // the last leader's
-		}
-	}
-}
-
-// closeDoor hangs up on every launcher, which then looks for another server, mu held.
-func (h *Hub) closeDoor() {
-	h.epoch = 0
-	for _, p := range h.peers {
-		p.hangUp(errNotLeading)
-	}
-}
+func (h *Hub) Lead(epoch int64) { h.roll.lead(epoch) }
 
 // Attached says whether the replica's launcher is connected now.
-func (h *Hub) Attached(name engine.Name) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.peers[name] != nil
-}
+func (h *Hub) Attached(name engine.Name) bool { return h.roll.has(name) }
 
 // State is how far the replica got, as its launcher told last.
 func (h *Hub) State(name engine.Name) (engine.State, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if k := h.known[name]; k != nil {
-		return k.state, true
-	}
-	return "", false
+	k, _, ok := h.roll.said(name)
+	return k.state, ok
 }
 
 // Talk begins a conversation with a replica's launcher that is attached here; see talk.Calls.
@@ -288,134 +225,15 @@ func (h *Hub) Talk(ctx context.Context, name engine.Name) (s talk.Stream, end fu
 
 // Usage is what the replica uses, as its launcher told last.
 func (h *Hub) Usage(name engine.Name) (Usage, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if k := h.known[name]; k != nil && !k.usage.At.IsZero() {
-		return k.usage, true
-	}
-	return Usage{}, false
+	k, _, _ := h.roll.said(name)
+	return k.usage, !k.usage.At.IsZero()
 }
 
 // Stop asks the launcher to end the tree with this grace. It may be said again.
 func (h *Hub) Stop(name engine.Name, grace time.Duration) error {
 	grace = min(max(grace, 0), maxGrace)
-	return h.order(name, func(p *peer) error {
+	return h.roll.order(name, func(p *peer, _ int64) error {
 		p.post(func(out *outbox) { out.stop = &linkpb.StopOrder{GraceNanos: int64(grace)} })
 		return nil
 	})
-}
-
-func (h *Hub) order(name engine.Name, give func(*peer) error) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := h.peers[name]
-	if p == nil || !h.leading {
-		return fault.New(fault.Unavailable, "NotAttached",
-			fault.T("The replica's launcher is not connected.", "该副本的启动器未连接。"))
-	}
-	return give(p)
-}
-
-// attach makes p the one stream of its replica, or says why not.
-func (h *Hub) attach(p *peer, state engine.State) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.epoch == 0 || h.epoch < p.epoch {
-		return errNotLeading
-	}
-	if h.epoch > p.epoch { // a new leader since the launcher was asked
-		p.post(func(out *outbox) { out.epoch = h.epoch })
-	}
-	if !h.place(p) {
-		return errReplaced
-	}
-	k := h.knownOf(p.name)
-	p.voice = h.Attend(p.name)
-	k.session = p.session
-	k.ranks = nil // it says so again, and until then nobody acts on what it said elsewhere
-	k.advance(state)
-	h.mark(p.name)
-	return nil
-}
-
-// place makes p the one of its replica; false when a newer stream of it is there. mu held.
-func (h *Hub) place(p *peer) bool {
-	if old := h.peers[p.name]; old != nil {
-		if old.session > p.session {
-			return false
-		}
-		old.hangUp(errReplaced)
-		if old.via != nil {
-			delete(old.via.names, p.name)
-		}
-	}
-	h.peers[p.name] = p
-	return true
-}
-
-// knownOf finds or makes the memory of a replica, mu held.
-func (h *Hub) knownOf(name engine.Name) *known {
-	k := h.known[name]
-	if k == nil {
-		k = &known{}
-		h.known[name] = k
-	}
-	k.seen = h.cfg.Clock.Now()
-	h.sweep(k.seen)
-	return k
-}
-
-// mark says that the leader must hear of a replica, mu held.
-func (h *Hub) mark(name engine.Name) {
-	if h.up != nil {
-		h.up.mark(name)
-	}
-}
-
-// detach forgets p unless a newer stream took its place.
-func (h *Hub) detach(p *peer) {
-	h.mu.Lock()
-	mine := h.peers[p.name] == p
-	if mine {
-		delete(h.peers, p.name)
-		if k := h.known[p.name]; k != nil {
-			k.seen = h.cfg.Clock.Now()
-		}
-		h.mark(p.name)
-	}
-	h.mu.Unlock()
-	if mine {
-		h.cfg.Notify(p.parts.TaskID, p.name)
-	}
-}
-
-// tell notes what p's launcher said; a stream that was replaced has no say any more.
-func (h *Hub) tell(p *peer, note func(*known)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if k := h.known[p.name]; k != nil && h.peers[p.name] == p {
-		note(k)
-		h.mark(p.name)
-	}
-}
-
-// sweep drops last words that nobody needs any more; at most once a minute, mu held.
-func (h *Hub) sweep(now time.Time) {
-	if now.Sub(h.swept) < time.Minute {
-		return
-	}
-	h.swept = now
-	for name, k := range h.known {
-		if h.peers[name] == nil && now.Sub(k.seen) > keepKnown {
-			delete(h.known, name)
-			h.Forget(name)
-		}
-	}
-	h.desk.outputs.Sweep(now, keepKnown)
-}
-
-func (k *known) advance(s engine.State) {
-	if stateRank[s] > stateRank[k.state] {
-		k.state = s
-	}
 }

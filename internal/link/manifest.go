@@ -31,8 +31,8 @@ func (d *desk) FetchManifest(req *linkpb.FetchManifestRequest, stream linkpb.Lin
 
 // FetchManifest brings the record of a checkpoint; fault NotFound where the server has none. After
 // another error that is not Permanent it may be called again.
-func (c *Client) FetchManifest(ctx context.Context, from message.Origin) (raw []byte, err error) {
-	err = c.Bulk(func(conn *grpc.ClientConn) (err error) {
+func (s *second) FetchManifest(ctx context.Context, from message.Origin) (raw []byte, err error) {
+	err = s.Bulk(func(conn *grpc.ClientConn) (err error) {
 		raw, err = collect(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[linkpb.Chunk], error) {
 			return linkpb.NewLinkClient(conn).FetchManifest(ctx, &linkpb.FetchManifestRequest{Origin: from.Message()})
 		})

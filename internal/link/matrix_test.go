@@ -275,19 +275,19 @@ func (m *linkMatrix) taken(field protoreflect.Name, v visitor, a *attached) {
 
 // knowledge is what the hub knows of everybody.
 func (m *linkMatrix) knowledge() map[engine.Name]string {
-	m.hub.mu.Lock()
-	defer m.hub.mu.Unlock()
+	m.hub.roll.mu.Lock()
+	defer m.hub.roll.mu.Unlock()
 	out := map[engine.Name]string{}
-	for name, k := range m.hub.known {
+	for name, k := range m.hub.roll.words.by {
 		out[name] = fmt.Sprint(k.state, k.usage.RSS, k.ranks.GetGeneration(), " ", k.probed.GetId())
 	}
 	return out
 }
 
 func (m *linkMatrix) forget(name engine.Name) {
-	m.hub.mu.Lock()
-	defer m.hub.mu.Unlock()
-	delete(m.hub.known, name)
+	m.hub.roll.mu.Lock()
+	defer m.hub.roll.mu.Unlock()
+	delete(m.hub.roll.words.by, name)
 }
 
 // tryOrders attaches everybody who may, brings the hub to say each of its messages to the target,

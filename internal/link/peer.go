@@ -106,10 +106,10 @@ func (s *linkServer) Attach(stream linkpb.Link_AttachServer) error {
 	if err != nil {
 		return err
 	}
-	if err := s.hub.attach(p, engine.State(hello.GetState())); err != nil {
+	if err := s.hub.roll.attach(p, engine.State(hello.GetState())); err != nil {
 		return err
 	}
-	defer s.hub.detach(p)
+	defer s.hub.roll.detach(p)
 	if s.hub.cfg.Calls != nil {
 		defer s.hub.cfg.Calls.Attach(name, func(id string) bool {
 			if hello.GetCalls() {
@@ -118,7 +118,7 @@ func (s *linkServer) Attach(stream linkpb.Link_AttachServer) error {
 			return hello.GetCalls()
 		})()
 	}
-	p.every = s.hub.beat()
+	p.every = s.hub.roll.beat()
 	if err := stream.Send(&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Welcome{
 		Welcome: &linkpb.Welcome{Epoch: p.epoch, LogFrom: from, NextNanos: int64(p.every)},
 	}}); err != nil {
@@ -157,9 +157,7 @@ func (s *linkServer) hello(stream linkpb.Link_AttachServer, who callerInfo) (*li
 
 // welcome finds the epoch to answer with and the offset to go on from.
 func (s *linkServer) welcome(ctx context.Context, p *peer, hello *linkpb.Hello) (int64, error) {
-	s.hub.mu.Lock()
-	p.epoch = s.hub.epoch
-	s.hub.mu.Unlock()
+	p.epoch = s.hub.roll.newest()
 	if p.epoch == 0 {
 		return 0, errNotLeading
 	}
@@ -191,12 +189,12 @@ func (s *linkServer) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 		case <-tick:
 			now := s.hub.cfg.Clock.Now()
 			switch quiet := s.hub.SinceWord(p.voice); {
-			case quiet > s.hub.silence(every, now):
+			case quiet > s.hub.roll.silence(every, now):
 				return errSilent
 			case quiet > hearing.SilenceAfter(every): // to a new leader all are late; who waits for it shall know even so
 				s.hub.cfg.Notify(p.parts.TaskID, p.name)
 			}
-			every = s.hub.beat()
+			every = s.hub.roll.beat()
 			if err := stream.Send(beatOf(now, 0, every)); err != nil {
 				return err
 			}
@@ -264,17 +262,17 @@ func (s *linkServer) take(p *peer, m *linkpb.FromLauncher) {
 		s.reached(p, engine.StateDone)
 	case *linkpb.FromLauncher_Usage:
 		u := v.Usage
-		s.hub.tell(p, func(k *known) {
+		s.hub.roll.tell(p, func(k *known) {
 			k.usage = usageOf(u, s.hub.cfg.Clock.Now())
 		})
 	case *linkpb.FromLauncher_Ranks:
 		changed := false
-		s.hub.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
+		s.hub.roll.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
 		s.hub.tellRanks(p.parts.TaskID, p.name, changed, len(v.Ranks.GetHeld()) > 0 || v.Ranks.GetKeeping() != nil || v.Ranks.GetOffer() > 0)
 	case *linkpb.FromLauncher_Probed:
-		s.hub.tell(p, func(k *known) {
+		s.hub.roll.tell(p, func(k *known) {
 			k.probed = v.Probed
-			s.hub.answered(v.Probed)
+			s.hub.roll.probes.answered(v.Probed)
 		})
 	case *linkpb.FromLauncher_Log:
 		select {
@@ -285,7 +283,7 @@ func (s *linkServer) take(p *peer, m *linkpb.FromLauncher) {
 }
 
 func (s *linkServer) reached(p *peer, state engine.State) {
-	s.hub.tell(p, func(k *known) { k.advance(state) })
+	s.hub.roll.tell(p, func(k *known) { k.advance(state) })
 	s.hub.cfg.Notify(p.parts.TaskID, p.name)
 }
 

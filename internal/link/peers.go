@@ -152,11 +152,11 @@ func (p *Peers) Run(ctx context.Context) error {
 			p.cfg.Log.Debug("forwarding ended", "leader", s.Name, "error", err)
 		}
 		now := p.cfg.Clock.Now()
-		if lost.IsZero() || p.cfg.Hub.isLeading() {
+		if lost.IsZero() || p.cfg.Hub.roll.isLeading() {
 			lost = now
 		}
 		if now.Sub(lost) > orphanLimit || p.cfg.Contact() != nil {
-			p.cfg.Hub.giveUp()
+			p.cfg.Hub.roll.giveUp()
 		}
 		select {
 		case <-ctx.Done():

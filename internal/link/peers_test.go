@@ -209,7 +209,7 @@ func TestOlderStreamLoses(t *testing.T) {
 	h := w.peered("p").hub
 	h.Lead(3)
 	one, two := &follower{names: map[engine.Name]struct{}{}}, &follower{names: map[engine.Name]struct{}{}}
-	h.followers[one], h.followers[two] = struct{}{}, struct{}{}
+	h.roll.followers[one], h.roll.followers[two] = struct{}{}, struct{}{}
 	one.cancel, two.cancel = func(error) {}, func(error) {}
 	facts := func(attached bool, session int64) *linkpb.Facts {
 		return &linkpb.Facts{Replica: string(testName), Attached: attached, Session: session, State: string(engine.StateRunning)}
@@ -226,7 +226,7 @@ func TestOlderStreamLoses(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got *follower
-		if p := h.peers[testName]; p != nil {
+		if p := h.roll.peers[testName]; p != nil {
 			got = p.via
 		}
 		if got != step.want {
@@ -325,9 +325,9 @@ func TestTails(t *testing.T) {
 	}
 	streams := cl.streams()
 	w.endpoints(c.list[2].target, c.list[0].target)
-	c.list[1].hub.mu.Lock()
-	c.list[1].hub.peers[testName].hangUp(errNotLeading)
-	c.list[1].hub.mu.Unlock()
+	c.list[1].hub.roll.mu.Lock()
+	c.list[1].hub.roll.peers[testName].hangUp(errNotLeading)
+	c.list[1].hub.roll.mu.Unlock()
 	eventually(t, "moved", func() bool { return cl.streams() > streams && c.list[0].hub.Attached(testName) })
 	write(100)
 	eventually(t, "200 lines on every server", everywhere)

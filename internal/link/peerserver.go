@@ -68,7 +68,7 @@ func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answe
 	if q.GetKind() == pingKind {
 		return &linkpb.Answer{Json: []byte(p.zone)}, nil
 	}
-	if p.hub.cfg.Answer == nil || !p.hub.isLeading() {
+	if p.hub.cfg.Answer == nil || !p.hub.roll.isLeading() {
 		return nil, errNotLeading
 	}
 	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxQuestion {
@@ -101,9 +101,3 @@ func (p *peerServer) Tail(req *linkpb.TailRequest, stream linkpb.Peer_TailServer
 }
 
 func nameOf(m *linkpb.TailData) engine.Name { return engine.Name(m.GetReplica()) }
-
-func (h *Hub) isLeading() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.leading
-}

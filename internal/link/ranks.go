@@ -11,21 +11,20 @@ import (
 
 // Ranks is what the replica's launcher told last about its ranks.
 func (h *Hub) Ranks(name engine.Name) (message.Ranks, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if k := h.known[name]; k != nil && k.ranks != nil {
-		r := message.RanksOf(k.ranks)
-		r.Fresh = k.ranks.GetEpoch() == h.epoch
-		return r, true
+	k, epoch, _ := h.roll.said(name)
+	if k.ranks == nil {
+		return message.Ranks{}, false
 	}
-	return message.Ranks{}, false
+	r := message.RanksOf(k.ranks)
+	r.Fresh = k.ranks.GetEpoch() == epoch
+	return r, true
 }
 
 // Go tells the launcher that this generation of the attempt may start, with our epoch. It may be
 // said again; the launcher starts each once. Fault Unavailable when the launcher is not attached:
 // say it again when Notify tells that it is.
 func (h *Hub) Go(name engine.Name, attempt int, g message.Generation) error {
-	return h.order(name, func(p *peer) error {
+	return h.roll.order(name, func(p *peer, epoch int64) error {
 		if p.parts.Attempt != attempt {
 			return fault.New(fault.Conflict, "OtherAttempt",
 				fault.T("The replica is of another attempt.", "该副本属于另一次尝试。"))
@@ -36,7 +35,7 @@ func (h *Hub) Go(name engine.Name, attempt int, g message.Generation) error {
 		if g.Peer != "" || len(g.Sources) > 0 {
 			g.PeerKey = h.cfg.Tokens.MintPeer(p.parts.TaskID, attempt)
 		}
-		order := g.Order(h.epoch, attempt)
+		order := g.Order(epoch, attempt)
 		if proto.Equal(order, p.told) {
 			return nil // on its way already: what a stream took arrives, or the stream ends
 		}
@@ -49,7 +48,7 @@ func (h *Hub) Go(name engine.Name, attempt int, g message.Generation) error {
 // Watermark tells the launcher the newest step that every rank of the generation holds, and which others
 // stay besides.
 func (h *Hub) Watermark(name engine.Name, w message.Watermark) error {
-	return h.order(name, func(p *peer) error {
+	return h.roll.order(name, func(p *peer, _ int64) error {
 		p.post(func(out *outbox) { out.watermark = w.Message() })
 		return nil
 	})

@@ -110,7 +110,7 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 	alive(time.Duration(welcome.GetNextNanos()))
 	c.mu.Lock()
 	c.target = target
-	c.durable = max(c.durable, welcome.GetLogFrom())
+	c.log.durable = max(c.log.durable, welcome.GetLogFrom())
 	c.mu.Unlock()
 	s := &session{
 		c: c, stream: stream, next: welcome.GetLogFrom(), received: welcome.GetLogFrom(),
@@ -262,11 +262,11 @@ func (s *session) ack(a *linkpb.LogAck) {
 	size, closed := c.cfg.Spool.Size()
 	c.mu.Lock()
 	s.received = max(s.received, a.GetReceived())
-	c.durable = max(c.durable, a.GetDurable())
-	all := closed && s.lastSent && c.durable >= size
-	if all && !c.shipped {
-		c.shipped = true
-		close(c.shippedCh)
+	c.log.durable = max(c.log.durable, a.GetDurable())
+	all := closed && s.lastSent && c.log.durable >= size
+	if all && !c.log.all {
+		c.log.all = true
+		close(c.log.ended)
 	}
 	c.mu.Unlock()
 	poke(s.acked)

@@ -32,8 +32,8 @@ func (d *desk) FetchSpec(_ *linkpb.FetchSpecRequest, stream linkpb.Link_FetchSpe
 }
 
 // FetchSpec brings what the replica is, as SpecOf gives it. After an error that is not Permanent it may be called again.
-func (c *Client) FetchSpec(ctx context.Context) (raw []byte, err error) {
-	err = c.Bulk(func(conn *grpc.ClientConn) (err error) {
+func (s *second) FetchSpec(ctx context.Context) (raw []byte, err error) {
+	err = s.Bulk(func(conn *grpc.ClientConn) (err error) {
 		raw, err = collect(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[linkpb.Chunk], error) {
 			return linkpb.NewLinkClient(conn).FetchSpec(ctx, &linkpb.FetchSpecRequest{})
 		})

@@ -61,10 +61,10 @@ func (f *forwarding) follow(ctx context.Context, conn *grpc.ClientConn, name str
 		return false, errors.New("the leader's first word is no welcome")
 	}
 	u := &uplink{epoch: epoch, wake: make(chan struct{}, 1), dirty: map[engine.Name]struct{}{}}
-	if !f.hub.connect(u) {
+	if !f.hub.roll.connect(u) {
 		return false, errNotLeading // we lead ourselves, or know a newer one
 	}
-	defer f.hub.disconnect(u)
+	defer f.hub.roll.disconnect(u)
 	f.hub.cfg.Log.Info("launchers are forwarded to the leader", "epoch", epoch)
 	heard := make(chan error, 1)
 	go func() {
@@ -95,43 +95,6 @@ func (f *forwarding) watchSilence(ctx context.Context, cancel context.CancelCaus
 		}
 	}()
 	return heard, func() { cancel(nil); <-ended }
-}
-
-// connect makes u the way to the leader: everybody attached here is announced.
-func (h *Hub) connect(u *uplink) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.leading || h.epoch > u.epoch {
-		return false
-	}
-	h.up = u
-	for name, p := range h.peers {
-		if p.via == nil {
-			u.dirty[name] = struct{}{}
-		}
-	}
-	poke(u.wake)
-	if h.epoch != u.epoch {
-		h.raise(u.epoch)
-	}
-	return true
-}
-
-func (h *Hub) disconnect(u *uplink) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.up == u {
-		h.up = nil
-	}
-}
-
-// giveUp hangs up on all launchers: no leader was found for too long, perhaps others can find one.
-func (h *Hub) giveUp() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.leading && h.up == nil {
-		h.closeDoor()
-	}
 }
 
 // hearLeader passes orders on to the launchers attached here.
@@ -169,13 +132,7 @@ func (f *forwarding) passOn(u *uplink, o *linkpb.Order) error {
 	if o.GetGo() != nil && o.GetGo().GetEpoch() != u.epoch {
 		return fmt.Errorf("go of epoch %d from the leader of %d", o.GetGo().GetEpoch(), u.epoch)
 	}
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	p := f.hub.peers[engine.Name(o.GetReplica())]
-	if f.hub.up != u || p == nil || p.via != nil {
-		return nil // it went elsewhere: the leader hears of it
-	}
-	p.post(func(out *outbox) {
+	f.hub.roll.pass(u, engine.Name(o.GetReplica()), func(out *outbox) {
 		if o.GetGo() != nil {
 			out.start = o.GetGo()
 		}
@@ -201,7 +158,7 @@ func (f *forwarding) tellLeader(ctx context.Context, u *uplink, stream linkpb.Pe
 			return context.Cause(ctx)
 		case <-u.wake:
 			for name := range u.take() {
-				facts := f.hub.factsOf(name)
+				facts := f.hub.roll.factsOf(name)
 				if facts == nil {
 					continue
 				}
@@ -217,21 +174,4 @@ func (f *forwarding) tellLeader(ctx context.Context, u *uplink, stream linkpb.Pe
 			tick = f.hub.cfg.Clock.After(hearing.BeatEvery)
 		}
 	}
-}
-
-func (h *Hub) factsOf(name engine.Name) *linkpb.Facts {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	k := h.known[name]
-	if k == nil {
-		return nil
-	}
-	p := h.peers[name]
-	out := &linkpb.Facts{Replica: string(name), Attached: p != nil && p.via == nil, Session: k.session, State: string(k.state)}
-	out.Ranks, out.Probed = k.ranks, k.probed
-	if u := k.usage; !u.At.IsZero() {
-		out.Usage = &linkpb.Usage{CpuNanos: int64(u.CPU), RssBytes: u.RSS, PeakBytes: u.Peak, Processes: int32(u.Processes)}
-		out.UsageAtUnixNano = u.At.UnixNano()
-	}
-	return out
 }

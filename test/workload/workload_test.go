@@ -132,15 +132,15 @@ func (w *world) runs(name string, attempt int) *probe.Probe {
 	})
 }
 
-// whole is how many nodes have eight devices of a type.
-func (w *world) whole(device string) (n int) {
+// whole is how many nodes of these zones have eight devices of a type.
+func (w *world) whole(device string, zones ...string) (n int) {
 	w.t.Helper()
 	nodes, err := client.List[*api.Node](w.t.Context(), w.cl, client.ListOptions{Limit: 500})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, node := range nodes.Items {
-		if len(node.Spec.Devices) == 8 && node.Spec.Devices[0].Type == device {
+		if len(node.Spec.Devices) == 8 && node.Spec.Devices[0].Type == device && slices.Contains(zones, node.Spec.Zone) {
 			n++
 		}
 	}
@@ -199,7 +199,8 @@ func twins(t *testing.T, name string) (*api.TrainingTask, *probe.Probe) {
 	t.Helper()
 	script := `while :; do sleep 0.1; done`
 	task := &api.TrainingTask{Meta: api.Meta{Name: name, DisplayName: name, Project: api.DefaultProject}, Spec: api.TrainingTaskSpec{
-		Queue: "default", Roles: []api.Role{{Name: "probe", Command: []string{"/bin/sh", "-c", script}}},
+		Queue: "default", Zones: &api.ZoneRules{Allow: []string{"beijing-1"}},
+		Roles: []api.Role{{Name: "probe", Command: []string{"/bin/sh", "-c", script}, Resources: api.Resources{Accelerators: api.Accelerators{Type: "A100", Count: 1}}}},
 	}}
 	p := newProbe(name, script)
 	p.Meta.DisplayName, p.Spec.Queue = name, "default"
@@ -296,7 +297,7 @@ func TestAFurtherKind(t *testing.T) {
 	}
 	w.runs("done", 1)
 	big := newProbe("big", "true")
-	big.Spec.Role.Replicas, big.Spec.Role.Resources.Accelerators.Count = w.whole("A100"), 8 // all nodes, and two are in use
+	big.Spec.Role.Replicas, big.Spec.Role.Resources.Accelerators.Count = w.whole("A100", "beijing-1", "beijing-2"), 8 // all that are near each other, and the task stands there
 	if _, err := client.Create(ctx, w.cl, big); err != nil {
 		t.Fatal(err)
 	}

@@ -4,10 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -60,6 +63,35 @@ func TestDecide(t *testing.T) {
 	} {
 		if got := decide(&c.pair); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
+		}
+	}
+}
+
+// TestStatus: what a custom object shows is the same for all work, and a service's own for services.
+func TestStatus(t *testing.T) {
+	at := time.Date(2026, 11, 18, 9, 0, 0, 0, time.UTC)
+	said := fault.T("It runs.", "正在运行。")
+	env := &devenv.DevEnvironment{Meta: api.Meta{ID: "env-1"}}
+	env.Status.Phase, env.Status.StartedAt, env.Status.Attempt = api.PhaseRunning, &at, 2
+	env.Status.Replicas = api.ReplicaCount{Running: 1, Total: 1}
+	for _, c := range []struct {
+		o    api.Object
+		want map[string]any
+	}{
+		{&api.TrainingTask{Meta: api.Meta{ID: "task-1"}, Status: api.TrainingTaskStatus{
+			Phase: api.PhaseRunning, Reason: "Running", Message: said, Attempt: 3, Restarts: []time.Time{at, at}, StartedAt: &at, Replicas: api.ReplicaCount{Running: 1, Total: 4},
+		}}, map[string]any{
+			"id": "task-1", "phase": "Running", "reason": "Running", "message": "It runs.", "startedAt": "2026-11-18T09:00:00Z", "replicas": "1/4", "restarts": int64(2), "attempt": int64(3),
+		}},
+		{env, map[string]any{
+			"id": "env-1", "phase": "Running", "reason": "", "message": "", "startedAt": "2026-11-18T09:00:00Z", "replicas": "1/1", "restarts": int64(0), "attempt": int64(2),
+		}},
+		{&serving.InferenceService{Meta: api.Meta{ID: "svc-1"}, Status: serving.ServiceStatus{Phase: api.PhaseRunning, ReadyAt: &at, Replicas: serving.ServiceCount{Ready: 1, Wanted: 2}, URL: "/serve/x"}}, map[string]any{
+			"id": "svc-1", "phase": "Running", "reason": "", "message": "", "startedAt": "2026-11-18T09:00:00Z", "replicas": "1/2", "url": "/serve/x",
+		}},
+	} {
+		if diff := cmp.Diff(c.want, statusOf(c.o)); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -58,8 +57,8 @@ func (m *Mirror) accelerate(ctx context.Context, kind api.Kind, spec map[string]
 	out := clone(spec)
 	delete(out, fieldAccelerator)
 	list := []any{out}
-	if kind == api.KindTrainingTask {
-		list, _ = out["roles"].([]any)
+	if roles, ok := out["roles"].([]any); ok { // each asks for its own
+		list = roles
 	}
 	for _, one := range list {
 		role, _ := one.(map[string]any)
@@ -111,34 +110,43 @@ func statusOf(o api.Object) map[string]any {
 			}
 		}
 	}
-	count := func(n api.ReplicaCount) { out["replicas"] = fmt.Sprintf("%d/%d", n.Running, n.Total) }
 	switch x := o.(type) {
-	case *api.TrainingTask:
-		put(x.Status.Phase, x.Status.Reason, x.Status.Message)
-		times(x.Status.StartedAt, x.Status.FinishedAt)
-		count(x.Status.Replicas)
-		out["restarts"], out["attempt"] = int64(len(x.Status.Restarts)), int64(x.Status.Attempt)
-	case *devenv.DevEnvironment:
-		put(x.Status.Phase, x.Status.Reason, x.Status.Message)
-		times(x.Status.StartedAt, x.Status.FinishedAt)
-		count(x.Status.Replicas)
-		out["restarts"], out["attempt"] = int64(len(x.Status.Restarts)), int64(x.Status.Attempt)
 	case *serving.InferenceService:
 		put(x.Status.Phase, x.Status.Reason, x.Status.Message)
 		times(x.Status.ReadyAt, nil)
 		out["replicas"], out["url"] = fmt.Sprintf("%d/%d", x.Status.Replicas.Ready, x.Status.Replicas.Wanted), x.Status.URL
+	case api.Work:
+		w := x.Workload()
+		put(w.Phase, w.Ran.Reason, w.Ran.Message)
+		times(w.Ran.StartedAt, w.Ran.FinishedAt)
+		var counted struct {
+			Replicas api.ReplicaCount
+			Restarts []time.Time
+		}
+		_ = partOf(x, "status", &counted) // one that has none of these shows zeros
+		out["replicas"] = fmt.Sprintf("%d/%d", counted.Replicas.Running, counted.Replicas.Total)
+		out["restarts"], out["attempt"] = int64(len(counted.Restarts)), int64(w.Attempt)
 	}
 	return out
 }
 
 // specOf is the wish of Fermi's object, as the custom one has it.
 func specOf(o api.Object) (spec map[string]any, err error) {
+	err = partOf(o, "spec", &spec)
+	return spec, err
+}
+
+// partOf reads a part of an object as people see it.
+func partOf(o api.Object, name string, into any) error {
+	var parts map[string]json.RawMessage
 	raw, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = json.Unmarshal(raw, &parts)
 	}
-	var whole struct{ Spec map[string]any }
-	return whole.Spec, json.Unmarshal(raw, &whole)
+	if err != nil || parts[name] == nil {
+		return err
+	}
+	return json.Unmarshal(parts[name], into)
 }
 
 // withSpecOf is Fermi's object with the wish of another.

@@ -2,12 +2,10 @@ package rotation
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
 )
 
 // world is a folder with keys, and a store.
@@ -27,21 +25,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f") // short: it holds unix sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); wg.Wait(); etcd.Close(); _ = os.RemoveAll(dir) })
-	w := &world{dir, store.New(store.Config{Client: etcd.Client()})}
-	wg.Go(func() { _ = w.store.Run(ctx) })
-	<-w.store.Ready()
-	return w
+	return &world{t.TempDir(), storetest.Open(t)}
 }
 
 // open is one more server on the folder.

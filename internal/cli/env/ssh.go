@@ -106,6 +106,14 @@ func replace(file, text string, mode os.FileMode) error {
 	return os.Rename(tmp.Name(), file)
 }
 
+// door is where ssh enters, and the file in which it finds the server's key.
+func (w *where) door(ctx context.Context) (at entrance, file string, err error) {
+	if at, err = w.entrance(ctx); err == nil {
+		file, err = at.remember()
+	}
+	return at, file, err
+}
+
 func ssh() *cobra.Command {
 	var print bool
 	c := &cobra.Command{
@@ -122,11 +130,7 @@ func ssh() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			at, err := w.entrance(cmd.Context())
-			if err != nil {
-				return err
-			}
-			known, err := at.remember()
+			at, known, err := w.door(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -192,11 +196,7 @@ func sshConfig() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			at, err := w.entrance(cmd.Context())
-			if err != nil {
-				return err
-			}
-			known, err := at.remember()
+			at, known, err := w.door(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -189,10 +189,38 @@ func inspect() *cobra.Command {
 	return c
 }
 
+// product is an image that a job makes and pushes.
+type product struct {
+	wishes
+	tag, entry string
+}
+
+func (p *product) bind(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVarP(&p.tag, "tag", "t", "", cli.Both("where it is pushed: registry/name:tag", "推送位置：registry/name:tag"))
+	f.StringVar(&p.entry, "entry", "", cli.Both("make it a custom entry of the catalogue with this name", "以该名称加入镜像目录（自定义）"))
+	_ = c.MarkFlagRequired("tag")
+	p.wishes.bind(c)
+}
+
+// make runs the job, brings what came of it into the catalogue where that is wished, and says what it is.
+func (p *product) make(ctx context.Context, w *where, spec image.ImageJobSpec) error {
+	spec.Image = p.tag
+	j, err := w.run(ctx, &image.ImageJob{Spec: spec}, &p.wishes, true)
+	if err != nil || j == nil {
+		return err
+	}
+	if p.entry != "" {
+		if err := w.enter(ctx, p.entry, j, p.credentials); err != nil {
+			return err
+		}
+	}
+	return w.answer(j.Status.Found)
+}
+
 func build() *cobra.Command {
-	var s wishes
+	var p product
 	var r image.ImageRecipe
-	var tag, entry string
 	var args []string
 	c := &cobra.Command{
 		Use: "build [FOLDER]", Short: cli.Both("Build an image from a Dockerfile on a node, and push it", "在节点上用 Dockerfile 构建镜像并推送"), Args: cobra.MaximumNArgs(1),
@@ -218,27 +246,15 @@ func build() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			j, err := w.run(cmd.Context(), &image.ImageJob{Spec: image.ImageJobSpec{Do: image.Build, Image: tag, Build: &r, Code: &api.Code{Archive: digest}}}, &s, true)
-			if err != nil || j == nil {
-				return err
-			}
-			if entry != "" {
-				if err := w.enter(cmd.Context(), entry, j, s.credentials); err != nil {
-					return err
-				}
-			}
-			return w.answer(j.Status.Found)
+			return p.make(cmd.Context(), w, image.ImageJobSpec{Do: image.Build, Build: &r, Code: &api.Code{Archive: digest}})
 		},
 	}
 	f := c.Flags()
 	f.StringVarP(&r.File, "file", "f", "", cli.Both("the Dockerfile in the folder", "目录中的 Dockerfile"))
-	f.StringVarP(&tag, "tag", "t", "", cli.Both("where it is pushed: registry/name:tag", "推送位置：registry/name:tag"))
 	f.StringVar(&r.Target, "target", "", cli.Both("the stage to build; the last when absent", "要构建的阶段，默认为最后一个"))
 	f.StringArrayVar(&args, "build-arg", nil, cli.Both("NAME=VALUE; may be repeated; no place for secrets", "构建参数 NAME=VALUE，可重复；请勿存放机密"))
 	f.BoolVar(&r.Fresh, "no-cache", false, cli.Both("take nothing from the project's cache on the node", "不使用节点上的项目缓存"))
-	f.StringVar(&entry, "entry", "", cli.Both("make it a custom entry of the catalogue with this name", "以该名称加入镜像目录（自定义）"))
-	_ = c.MarkFlagRequired("tag")
-	s.bind(c)
+	p.bind(c)
 	return c
 }
 
@@ -314,8 +330,7 @@ func (w *where) pull(ctx context.Context, reference string, nodes []string, s *w
 
 // Save is `fermi env save`.
 func save() *cobra.Command {
-	var s wishes
-	var tag, entry string
+	var p product
 	c := &cobra.Command{
 		Use: "save NAME", Short: cli.Both("Push an environment that is stopped as an image: its image and what was written over it", "将已停止的环境保存为镜像并推送：其镜像与在其上写入的内容"), Args: cobra.ExactArgs(1),
 		Example: "  fermi env save lab --tag registry.example.org/team/lab:v1 --credential hub",
@@ -324,23 +339,10 @@ func save() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			j, err := w.run(cmd.Context(), &image.ImageJob{Spec: image.ImageJobSpec{Do: image.Save, Image: tag, Environment: args[0]}}, &s, true)
-			if err != nil || j == nil {
-				return err
-			}
-			if entry != "" {
-				if err := w.enter(cmd.Context(), entry, j, s.credentials); err != nil {
-					return err
-				}
-			}
-			return w.answer(j.Status.Found)
+			return p.make(cmd.Context(), w, image.ImageJobSpec{Do: image.Save, Environment: args[0]})
 		},
 	}
-	f := c.Flags()
-	f.StringVarP(&tag, "tag", "t", "", cli.Both("where it is pushed: registry/name:tag", "推送位置：registry/name:tag"))
-	f.StringVar(&entry, "entry", "", cli.Both("make it a custom entry of the catalogue with this name", "以该名称加入镜像目录（自定义）"))
-	_ = c.MarkFlagRequired("tag")
-	s.bind(c)
+	p.bind(c)
 	return c
 }
 

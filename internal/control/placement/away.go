@@ -1,44 +1,26 @@
 package placement
 
 import (
-	"context"
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/sched"
 )
 
-// Away reserves a place without a node that is at fault, or without the whole rack, leaf or zone it is in as kind says, and asks the
-// task to go there, in one write.
-// Where there is none nothing changes: fault Conflict. Fault Unavailable when this server does not
-// lead. Safe for concurrent use.
-func (c *Controller) Away(ctx context.Context, t api.Work, node, kind string) error {
-	done, err := c.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	p, err := c.gather(ctx, t)
-	if err != nil {
-		return err
-	}
+// awayFrom is the task's workload without a node that is at fault, and without what is around it as kind says.
+func (p *preview) awayFrom(node, kind string) *sched.Workload {
 	w := demand(p.task, p.queues)
 	for _, at := range p.nodes {
 		if at.Meta.Name == node {
 			w.Avoid = append(w.Avoid, around(p.nodes, at, kind)...)
 		}
 	}
-	m, err := p.move(w, MoveWish{Away: []string{node}}) // by nodes: it may stay in its zone
-	if err != nil {
-		return err
-	}
-	if m.to == nil {
-		return fault.New(fault.Conflict, m.why.Reason, m.why.Message)
-	}
-	return c.evict(ctx, m.epoch, m.stands, api.Eviction{
-		Reason: "NodeAtFault", Grace: api.Duration(saveGrace), To: assigned(w.Roles, m.to),
-		Message: awayText(node, kind),
-	})
+	return w
+}
+
+func awayBy(w *sched.Workload, m planned, node, kind string) api.Eviction {
+	return api.Eviction{Reason: "NodeAtFault", Grace: api.Duration(saveGrace), To: assigned(w.Roles, m.to), Message: awayText(node, kind)}
 }
 
 // around are the nodes that share a place with a node, itself among them.

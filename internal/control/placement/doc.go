@@ -5,6 +5,8 @@
 // decision becomes true only by one fenced write that also checks that the task is unchanged; a
 // write that failed is undone in the model. No lock is held around I/O.
 // Enemies: two leaders placing, a model that drifts from the store, O(all) work per event.
+// A turn decides on orders under the lock (decide.go); each is written without it (apply.go), and the model, which has what was
+// decided from then on, is told what became of the write (settle). Desk answers questions beside that.
 //
 // Invariants:
 //  1. A task waits in the model exactly while it is Pending, wanted, and has no Placement.

@@ -12,15 +12,17 @@ import (
 
 // Drained says where each task would go if a node, or one device of it (NODE/DEVICE), were drained now: one after the other,
 // as a drain does it. Nothing changes. Fault Unavailable when this server does not lead.
-func (c *Controller) Drained(place string) (api.Outage, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		return api.Outage{}, errNotLeading
+func (d *Desk) Drained(place string) (out api.Outage, err error) {
+	if !d.seat.with(func(m *model) { out, err = m.drained(place) }) {
+		return out, errNotLeading
 	}
+	return out, err
+}
+
+func (m *model) drained(place string) (api.Outage, error) {
 	name, index, one := strings.Cut(place, "/")
-	number, ok := c.m.nodes[name]
-	node := c.m.in[number]
+	number, ok := m.nodes[name]
+	node := m.in[number]
 	if !ok || node == nil {
 		return api.Outage{}, fault.New(fault.NotFound, "NotFound", fault.T("There is no node %q.", "没有节点 %q。", name))
 	}
@@ -33,17 +35,17 @@ func (c *Controller) Drained(place string) (api.Outage, error) {
 		}
 		next.Spec.Cordoned, next.Spec.CordonedDevices = node.Spec.Cordoned, append(next.Spec.CordonedDevices, device)
 	}
-	c.m.setNode(next)
-	defer c.m.setNode(node)
+	m.setNode(next)
+	defer m.setNode(node)
 	out := api.Outage{Zone: node.Spec.Zone, Node: place, Items: []api.OutageTask{}}
-	for _, p := range c.m.leavers() {
-		if !uses(p, number, c.m.drains[number]) {
+	for _, p := range m.leavers() {
+		if !uses(p, number, m.drains[number]) {
 			continue
 		}
-		if _, moves := c.m.cluster.Reserved(p.Spec.TaskID); !moves {
-			defer c.m.cluster.Unreserve(p.Spec.TaskID)
+		if _, moves := m.cluster.Reserved(p.Spec.TaskID); !moves {
+			defer m.cluster.Unreserve(p.Spec.TaskID)
 		}
-		out.Items = append(out.Items, c.m.leaver(p, number))
+		out.Items = append(out.Items, m.leaver(p, number))
 	}
 	for i := range out.Items {
 		if len(out.Items[i].To) > 0 {

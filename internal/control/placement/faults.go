@@ -7,7 +7,6 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/diagnose"
-	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // faultsCount is for how long a fault of a node is held against it: others of the same kind are used first.
@@ -21,12 +20,6 @@ var placeCauses = sync.OnceValue(func() map[string]bool {
 	}
 	return out
 })
-
-// shown is what tasks showed: finished ones how long they take, others what is wrong with nodes.
-type shown struct {
-	*cost.Trials
-	faults faults
-}
 
 // faults are those of nodes, by node and by which it was: a task tells its faults again with each change, and is forgotten
 // before they are.
@@ -62,21 +55,4 @@ func (f faults) of(node string, now time.Time) (n int) {
 		delete(f, node)
 	}
 	return n
-}
-
-// blameNodes holds the faults of a task against its nodes.
-func blameNodes(m *model, t *api.Workload) {
-	for _, name := range m.trials.faults.note(t) {
-		if n := m.in[m.nodes[name]]; n != nil && n.Meta.Name == name {
-			m.setNode(n)
-		}
-	}
-}
-
-// timeOf is the clock's; zero where there is none.
-func timeOf(m *model) (now time.Time) {
-	if m.now != nil {
-		now = m.now()
-	}
-	return now
 }

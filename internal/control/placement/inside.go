@@ -1,13 +1,11 @@
 package placement
 
 import (
-	"context"
 	"maps"
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/sched"
 )
 
@@ -196,109 +194,34 @@ func (g *guests) behind(t *api.Workload) *sched.Explanation {
 	return nil
 }
 
-// lend gives guests their place where all of their environments run and are free. It says whether a write
-// failed that should be tried again.
-func (c *Controller) lend(ctx context.Context, epoch store.Epoch) (retry bool) {
-	for ctx.Err() == nil {
-		c.mu.Lock()
-		t := c.m.guests.next()
-		c.mu.Unlock()
-		if t == nil {
-			return false
-		}
-		lenders, slots, away, err := (&lenders{c.cfg.Store}).of(ctx, t)
-		if err != nil {
-			c.cfg.Log.Warn("environments could not be read", "task", t.Meta.ID, "error", err)
-			c.mu.Lock()
-			c.m.guests.dirty[t.Meta.ID] = true
-			c.mu.Unlock()
-			return true
-		}
-		c.mu.Lock()
-		w := c.m.guests.waiting[t.Meta.ID]
-		waits := w == nil || c.m.guests.judge(t, away) != nil
-		c.mu.Unlock()
-		if waits {
-			continue
-		}
-		p := c.writes.placementOf(t, []api.RoleAssignment{{Role: t.Roles[0].Name, Slots: slots}})
-		p.Spec.Inside = lenders
-		if c.settled(t, p, c.writes.write(ctx, epoch, t, p)) {
-			return true
-		}
-	}
-	return false
+// hosts are what a guest runs inside of, as it stands.
+type hosts struct {
+	lenders []api.Lender
+	slots   api.Slots
+	away    string // the first that does not run
 }
 
-// settled takes down what became of a write. One that may have happened keeps what it took until it is
-// known: the same write is tried again, and refused if it did.
-func (c *Controller) settled(t *api.Workload, p *api.Placement, err error) (retry bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	g := c.m.guests
-	switch {
-	case err == nil:
-		g.stand(p) // before the feed says so: it must not be looked at again
-		return false
-	case !fault.Is(err, fault.Conflict):
-		c.cfg.Log.Warn("a placement was not written", "task", t.Meta.ID, "error", err)
-		g.dirty[t.Meta.ID] = true
-		return true
-	}
-	g.giveBack(t)
-	delete(g.dirty, t.Meta.ID) // the change that was in the way brings it back
-	return false
-}
-
-// lenders are what guests run inside of, as the store has it.
-type lenders struct{ store store.Reader }
-
-// of are a guest's environments as they stand; away says which one does not run.
-func (l *lenders) of(ctx context.Context, t *api.Workload) (out []api.Lender, slots api.Slots, away *sched.Explanation, err error) {
-	for _, name := range t.Wish.Inside {
-		lent, slot, ok, err := l.one(ctx, t.Meta.Project, name)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		if !ok {
-			return nil, nil, &sched.Explanation{
-				Reason: "EnvironmentNotRunning", Message: fault.T("It waits for environment %s, which does not run.", "正在等待环境 %s，该环境未在运行。", name),
-				Action: fault.T("Start it, or choose another.", "请启动该环境，或选择其他环境。"),
-			}, nil
-		}
-		out, slots = append(out, lent), append(slots, slot)
-	}
-	return out, slots, nil, nil
-}
-
-// one is one environment; ok is false where it does not run.
-func (h *lenders) one(ctx context.Context, project, name string) (l api.Lender, slot api.Slot, ok bool, err error) {
-	host, err := store.HostOf(ctx, h.store, project, name)
-	if err != nil {
-		return l, slot, false, unlessMissing(err)
-	}
-	w := host.Workload()
-	t := &w
-	if !t.Host.Lends || t.Phase != api.PhaseRunning || t.Stop {
-		return l, slot, false, nil
-	}
-	po, err := h.store.Get(ctx, t.PlaceKey(), 0)
-	if err != nil {
-		return l, slot, false, unlessMissing(err)
-	}
-	p := po.(*api.Placement).Spec
-	if p.TaskID != t.Meta.ID || p.Evict != nil || len(p.Roles) != 1 || len(p.Roles[0].Slots) != 1 || p.Roles[0].Index(0) != 0 {
-		return l, slot, false, nil
-	}
-	role := p.Roles[0].Role
-	return api.Lender{Task: name, TaskID: t.Meta.ID, Role: role, Attempt: t.AttemptOf(role)}, p.Roles[0].Slots[0], true, nil
-}
-
-func unlessMissing(err error) error {
-	if fault.Is(err, fault.NotFound) {
+// missing says which one does not run; nil: all do.
+func (h hosts) missing() *sched.Explanation {
+	if h.away == "" {
 		return nil
 	}
-	return err
+	return &sched.Explanation{
+		Reason: "EnvironmentNotRunning", Message: fault.T("It waits for environment %s, which does not run.", "正在等待环境 %s，该环境未在运行。", h.away),
+		Action: fault.T("Start it, or choose another.", "请启动该环境，或选择其他环境。"),
+	}
+}
+
+// runs says that work lends its place to others now, as far as that goes without the place.
+func runs(t *api.Workload) bool { return t.Host.Lends && t.Phase == api.PhaseRunning && !t.Stop }
+
+// lentBy is the place of such work; ok is false where it leaves, or has another.
+func lentBy(name string, t *api.Workload, p *api.PlacementSpec) (l api.Lender, slot api.Slot, ok bool) {
+	if p.TaskID != t.Meta.ID || p.Evict != nil || len(p.Roles) != 1 || len(p.Roles[0].Slots) != 1 || p.Roles[0].Index(0) != 0 {
+		return l, slot, false
+	}
+	role := p.Roles[0].Role
+	return api.Lender{Task: name, TaskID: t.Meta.ID, Role: role, Attempt: t.AttemptOf(role)}, p.Roles[0].Slots[0], true
 }
 
 // why is what a guest waits for; false: it does not wait, or nobody looked yet.

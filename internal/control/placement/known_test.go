@@ -96,10 +96,10 @@ func TestWhatIsKnownIsUsed(t *testing.T) {
 func TestWhatIsKnownIsTold(t *testing.T) {
 	for seed := range uint64(150) {
 		s := newStage(seed, 2)
-		c := &Controller{cfg: Config{Clock: clock.NewFake(s.now)}, m: s.m}
+		c := &Desk{seat: &seat{m: s.m}, clock: clock.NewFake(s.now)}
 		for i, tk := range s.running {
 			view := tk.Workload()
-			p := &preview{c: c, task: &view, now: s.now}
+			p := &preview{seat: c.seat, prices: prices{task: &view, now: s.now}}
 			out, err := p.move(workload(tk, nil), MoveWish{Preview: true, Nodes: []string{"n0"}})
 			got, want := lossOf(out.loss), api.MoveLoss{
 				SinceSeconds: int64(s.since[i] / time.Second), RestartSeconds: int64(s.restart[i] / time.Second), Devices: 1, DeviceSeconds: int64(s.lost(i) / time.Second), Grace: api.Duration(saveGrace),
@@ -144,10 +144,10 @@ func TestANodeThatFailedIsUsedLast(t *testing.T) {
 		if on := res.Decisions[0].At[0][0].Node; counts != (on == 2) {
 			t.Errorf("after %s it stands on node %d", cause, on)
 		}
-		if n := p.m.trials.faults.of("n0", now); counts != (n == 1) {
+		if n := p.m.faults.of("n0", now); counts != (n == 1) {
 			t.Errorf("%s: %d faults", cause, n)
 		}
-		if n := p.m.trials.faults.of("n0", now.Add(faultsCount)); n != 0 {
+		if n := p.m.faults.of("n0", now.Add(faultsCount)); n != 0 {
 			t.Errorf("a day later: %d faults", n)
 		}
 	}

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"context"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -9,118 +8,35 @@ import (
 	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
-// Past is what a new leader learns from.
-type Past interface {
-	NewestRuns(ctx context.Context, limit int) ([]history.Run, error)
-	UsageOf(ctx context.Context, taskID string) ([]history.UsageRow, error)
-	ListEvents(ctx context.Context, q history.EventQuery) ([]history.Event, error)
-}
-
-// Bounds of learning: how many tasks that ran before are looked up one by one, and how much is done
-// before the planner gets its lock back.
-const (
-	maxRemembered = 2000
-	learnChunk    = 500
-	learnAgain    = 30 * time.Second
-)
-
-// lessons are what a new leader learns from the past.
-type lessons struct{ c *Controller }
-
-// learn reads history beside the planner's work, until it could: decisions don't wait for it.
-func (l *lessons) learn(ctx context.Context) {
-	if l.c.cfg.Past == nil {
-		return
-	}
-	for ctx.Err() == nil {
-		err := l.learnOnce(ctx)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		l.c.cfg.Log.Warn("what finished tasks showed can't be read; trying again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-l.c.cfg.Clock.After(learnAgain):
-		}
-	}
-}
-
-func (l *lessons) learnOnce(ctx context.Context) error {
-	runs, err := l.c.cfg.Past.NewestRuns(ctx, history.MaxRuns)
-	if err != nil {
-		return err
-	}
-	before := l.startedBefore()
-	past := make([]remembered, len(before))
-	for i, id := range before {
-		if past[i], err = l.remember(ctx, id); err != nil {
-			return err
-		}
-	}
-	l.inChunks(len(runs), func(m *model, i int) { m.learnRun(&runs[len(runs)-1-i]) }) // oldest first
-	l.inChunks(len(past), func(m *model, i int) { m.queues.Remember(before[i], past[i].ran, past[i].evicted) })
-	waiting := l.waiting()
-	l.inChunks(len(waiting), func(m *model, i int) { m.queues.Refile(waiting[i]) })
-	l.c.cfg.Log.Info("learned from finished tasks", "runs", len(runs), "remembered", len(past))
-	return nil
-}
-
-// inChunks works on the model a little at a time.
-func (l *lessons) inChunks(n int, work func(m *model, i int)) {
-	for i := 0; i < n; {
-		l.c.mu.Lock()
-		for end := min(i+learnChunk, n); i < end; i++ {
-			work(l.c.m, i)
-		}
-		l.c.mu.Unlock()
-	}
-}
-
-// startedBefore are tasks that wait or stand and had a place before.
-func (l *lessons) startedBefore() (ids []string) {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	for id, t := range l.c.m.tasks {
-		if t.Attempt > 0 && len(ids) < maxRemembered {
-			ids = append(ids, id)
-		}
-	}
-	for id, p := range l.c.m.stands {
-		if p.Spec.Attempt > 1 && len(ids) < maxRemembered {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-func (l *lessons) waiting() (ids []string) {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	for id := range l.c.m.tasks {
-		ids = append(ids, id)
-	}
-	return ids
-}
-
+// remembered is what is known of a task that had a place before: for how long, and how often it had to give way.
 type remembered struct {
 	ran     time.Duration
 	evicted int
 }
 
-// remember adds up a task's stays that are over, and how often it had to give way.
-func (l *lessons) remember(ctx context.Context, id string) (out remembered, err error) {
-	rows, err := l.c.cfg.Past.UsageOf(ctx, id)
-	if err != nil {
-		return out, err
-	}
-	out.ran = history.Together(rows)
-	events, err := l.c.cfg.Past.ListEvents(ctx, history.EventQuery{ObjectID: id, Newest: true, Limit: 1000})
+func rememberedOf(rows []history.UsageRow, events []history.Event) remembered {
+	out := remembered{ran: history.Together(rows)}
 	for _, e := range events {
 		if e.Reason == reasonPreempted {
 			out.evicted++
 		}
 	}
-	return out, err
+	return out
+}
+
+// startedBefore are tasks that wait or stand and had a place before.
+func (m *model) startedBefore(most int) (ids []string) {
+	for id, t := range m.tasks {
+		if t.Attempt > 0 && len(ids) < most {
+			ids = append(ids, id)
+		}
+	}
+	for id, p := range m.stands {
+		if p.Spec.Attempt > 1 && len(ids) < most {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // learnRun takes up what a finished task of the past showed.
@@ -153,32 +69,3 @@ func (m *model) try(r *history.Run) {
 }
 
 func recipeOf(r *history.Run) cost.Recipe { return cost.RecipeOf(r.Owner, r.Framework, r.Name) }
-
-// classOf is the class of latency between zones, as it is known now.
-func (m *model) classOf(zones []string) string {
-	if len(zones) < 2 {
-		return cost.ClassOf(0).Name
-	}
-	var list []*api.Zone
-	for _, name := range zones {
-		if z := m.zones[name]; z != nil {
-			list = append(list, z)
-		}
-	}
-	var now time.Time
-	if m.now != nil {
-		now = m.now()
-	}
-	return cost.ClassOf(cost.ZonesOf(list, now).Farthest(zones).P50).Name
-}
-
-// samples are what runs of a task's recipe showed.
-func (c *Controller) samples(t api.Work) []cost.Sample {
-	run := history.RunOf(t, 0, 0)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		return nil
-	}
-	return c.m.trials.Samples(recipeOf(&run))
-}

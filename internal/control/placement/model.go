@@ -3,178 +3,48 @@ package placement
 import (
 	"cmp"
 	"log/slog"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/api/v1/card"
-	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
-	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
 // model is the planner's view, kept in step with the store. Its owner locks it.
 type model struct {
-	cluster *sched.Cluster
-	queues  *sched.Queues
-	tasks   map[string]*api.Workload   // by id: Pending ones that may wait
-	stands  map[string]*api.Placement  // by task id
-	on      map[uint32]map[string]bool // node → ids of tasks that stand on it
-	doubts  map[string]*api.Placement  // by task id: as it was before a write that may have reserved a place
-	lost    map[string]bool            // ids of tasks that look for others in the stead of lost replicas
-	in      places                     // node → where it is
-	drains  map[uint32]uint64          // nodes to be emptied → which devices, all ones for the node
-	nodes   map[string]uint32          // node name → number
-	zones   map[string]*api.Zone
-	shares  shares
-	telling
-	known  map[string]sched.Zone // as last told to the planner
-	log    *slog.Logger
-	trials shown   // what tasks showed
-	guests *guests // tasks inside others
-	dates  *dates  // which nodes are booked
-	// host is the machine behind virtual nodes.
-	host string
-	now  func() time.Time // nil: as of the last turn
-}
-
-// telling is what the planner knows of the queues.
-type telling struct {
-	untold bool         // shares changed since the planner was told
-	told   []fair.Queue // as last told to the planner
-	types  int          // how many amounts there were when the queues were told
+	ground
+	standing
+	tree   tree
+	shares shares // the tree's
+	queues *sched.Queues
+	tasks  map[string]*api.Workload // by id: Pending ones that may wait
+	guests *guests                  // tasks inside others
+	dates  *dates                   // which nodes are booked
+	trials *cost.Trials             // what finished tasks showed
 }
 
 func newModel(log *slog.Logger, host string, processes int) *model {
-	given := shares{}
-	m := &model{
-		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.Workload{},
-		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: given,
-		nodes: map[string]uint32{}, log: log, host: host, trials: shown{cost.NewTrials(), faults{}},
-		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: places{}, guests: newGuests(), dates: newDates(given),
-	}
-	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
-	return m
-}
-
-func (m *model) setZone(z *api.Zone) {
-	was := m.zones[z.Meta.Name]
-	m.zones[z.Meta.Name] = z
-	if (was != nil && was.Spec.Outage) != z.Spec.Outage {
-		for _, n := range m.in {
-			if n.Spec.Zone == z.Meta.Name {
-				m.setNode(n)
-			}
-		}
-	}
-	list := make([]*api.Zone, 0, len(m.zones))
-	for _, name := range slices.Sorted(maps.Keys(m.zones)) {
-		list = append(list, m.zones[name])
-	}
-	var now time.Time // where no clock is known, every measurement is fresh
-	if m.now != nil {
-		now = m.now()
-	}
-	far := cost.ZonesOf(list, now)
-	for _, other := range list {
-		if s := asPlanned(other, list, far); other == z || !reflect.DeepEqual(s, m.known[s.Name]) {
-			m.known[s.Name] = s
-			m.cluster.SetZone(s)
-		}
+	given, g, queues := shares{}, newGround(log, host, processes), sched.NewQueues()
+	return &model{
+		ground: g, standing: newStanding(), tree: tree{shares: given, cluster: g.cluster, queues: queues, log: log}, shares: given, queues: queues,
+		tasks: map[string]*api.Workload{}, guests: newGuests(), dates: newDates(given), trials: cost.NewTrials(),
 	}
 }
 
-// asPlanned is a zone as the planner sees it. Distances are those of the preview: measured ones for a
-// day, else declared ones; where there is neither, the planner assumes. A measurement that grows old
-// is dropped at the next change of any zone.
-func asPlanned(z *api.Zone, all []*api.Zone, far *cost.Zones) sched.Zone {
-	s := sched.Zone{
-		Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{},
-		Bandwidth: map[string]int64{}, Cost: cost.ZoneOf(z),
-	}
-	for to, gbps := range z.Spec.BandwidthGbps {
-		s.Bandwidth[to] = int64(gbps * 1e9 / 8)
-	}
-	for _, other := range all {
-		if l := far.Between(z.Meta.Name, other.Meta.Name); l.Source == cost.Measured || l.Source == cost.Declared {
-			s.Latency[other.Meta.Name] = time.Duration(l.P50 * float64(time.Millisecond))
-		}
-	}
-	return s
-}
-
-func (m *model) dropZone(name string) {
-	delete(m.zones, name)
-	delete(m.known, name)
-	m.cluster.RemoveZone(name)
-}
-
+// setNode takes up a node as it is now.
 func (m *model) setNode(n *api.Node) {
-	zone := m.zones[n.Spec.Zone]
-	out := zone != nil && zone.Spec.Outage
-	s := sched.Node{
-		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
-		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk, Sort: sched.Sort{Spot: n.Spec.Spot},
-		Closed:   out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
-		Failures: m.trials.faults.of(n.Meta.Name, timeOf(m)) + n.Status.Failures,
-	}
-	for _, d := range n.Spec.Devices {
-		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
-		s.WholeOnly = s.WholeOnly || !d.Virtual
-	}
-	for _, i := range n.Spec.CordonedDevices {
-		s.ClosedDevices |= 1 << i
-	}
-	taken := countOthers(&s, n.Status.Others)
-	ill := card.Closed(n.Status.Devices)
-	leave := ill // what stands on a device at fault leaves, whatever an operator cordoned
-	s.ClosedDevices |= ill
-	if n.Spec.Drain {
-		leave = s.ClosedDevices
-		if n.Spec.Cordoned {
-			leave = everything
-		}
-	}
-	if out || !n.Status.Ready && engine.IsLeft(n.Status.Reason) {
-		leave = everything
-	}
-	if delete(m.drains, s.Number); leave != 0 {
-		m.drains[s.Number] = leave
-	}
-	s.ClosedDevices |= n.Status.Holds.Closed() | taken // what was given up there may still run
-	if n.Spec.Virtual {
-		s.Host = m.host
-	}
-	m.in[s.Number] = n
+	m.ground.setNode(n)
 	m.dates.node(n)
-	if err := m.cluster.SetNode(s); err != nil {
-		m.log.Error("a node can't be used", "node", n.Meta.Name, "error", err)
-		return
-	}
-	m.nodes[n.Meta.Name] = s.Number
-	if len(m.shares) > 0 && len(m.cluster.Total()) != m.types {
-		m.tellQueues() // a type that none had before
-	}
+	m.tree.tellTypes()
 }
 
-// countOthers takes away what work uses that is not ours, and gives the devices that it has.
-func countOthers(s *sched.Node, o *api.OtherUse) (taken uint64) {
-	if o == nil {
-		return 0
+func (m *model) setQueue(q *api.Queue) {
+	if m.tree.set(q) {
+		m.shares.weighAnew(m, q.Meta.Name)
 	}
-	s.CPU, s.Memory = max(s.CPU-o.CPU, 0), max(s.Memory-o.Memory, 0)
-	for _, i := range o.Devices {
-		taken |= 1 << i
-	}
-	return taken
 }
-
-const everything = ^uint64(0)
 
 // leavers are placements that stand on what is to be emptied and were not asked to leave yet.
 func (m *model) leavers() []*api.Placement {
@@ -191,42 +61,6 @@ func (m *model) leavers() []*api.Placement {
 	return out
 }
 
-func uses(p *api.Placement, number uint32, devices uint64) bool {
-	for _, r := range p.Spec.Roles {
-		for _, s := range r.Slots {
-			if s.Node == number && (devices == everything || s.Devices&devices != 0) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// stand files a placement under its nodes, or takes it out.
-func (m *model) stand(p *api.Placement, stands bool) {
-	if stands {
-		m.stands[p.Spec.TaskID] = p
-	} else {
-		delete(m.stands, p.Spec.TaskID)
-	}
-	delete(m.lost, p.Spec.TaskID)
-	if stands && p.Spec.Lost != nil {
-		m.lost[p.Spec.TaskID] = true
-	}
-	for _, r := range p.Spec.Roles {
-		for _, s := range r.Slots {
-			if !stands {
-				delete(m.on[s.Node], p.Spec.TaskID)
-				continue
-			}
-			if m.on[s.Node] == nil {
-				m.on[s.Node] = map[string]bool{}
-			}
-			m.on[s.Node][p.Spec.TaskID] = true
-		}
-	}
-}
-
 // knows says that this very placement was taken up.
 func (m *model) knows(p *api.Placement) bool {
 	known := m.stands[p.Spec.TaskID]
@@ -234,19 +68,6 @@ func (m *model) knows(p *api.Placement) bool {
 		known = m.guests.stands[p.Spec.TaskID]
 	}
 	return known != nil && known.Meta.ID == p.Meta.ID
-}
-
-func (m *model) dropNode(name string) {
-	number, ok := m.nodes[name]
-	if !ok {
-		return
-	}
-	if err := m.cluster.RemoveNode(number); err != nil {
-		m.log.Warn("a deleted node still holds work; it takes no more", "node", name, "error", err)
-		return
-	}
-	delete(m.nodes, name)
-	delete(m.in, number)
 }
 
 // setTask files a task under invariant 1.
@@ -258,7 +79,7 @@ func (m *model) setTask(o api.Work) {
 		m.guests.set(t)
 		return
 	}
-	blameNodes(m, t)
+	m.blame(t)
 	if !t.Waits() {
 		if t.Phase.Finished() {
 			m.showed(o)
@@ -267,7 +88,7 @@ func (m *model) setTask(o api.Work) {
 		m.dropTask(id)
 		return
 	}
-	w := m.dates.demand(t, timeOf(m))
+	w := m.dates.demand(t, m.time())
 	if _, known := m.tasks[id]; !known {
 		m.cluster.Arrive(w)
 	}
@@ -350,7 +171,7 @@ func (m *model) dropPlacement(gone *api.Placement) {
 	t, again := m.tasks[id]
 	m.stop(id, !again)
 	if again {
-		m.queues.Add(m.dates.demand(t, timeOf(m)))
+		m.queues.Add(m.dates.demand(t, m.time()))
 	}
 }
 

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -24,39 +23,8 @@ type MoveWish struct {
 	Preview bool // only say what it would mean
 }
 
-// Move reserves another place for a task that stands and asks it to go there, in one write; if there
-// is no such place nothing changes, and the fault Conflict says why. Fault Unavailable when this
-// server does not lead. Safe for concurrent use.
-func (c *Controller) Move(ctx context.Context, t api.Work, wish MoveWish) (api.Move, error) {
-	done, err := c.enter(ctx)
-	if err != nil {
-		return api.Move{}, err
-	}
-	defer done()
-	p, err := c.gather(ctx, t)
-	if err != nil {
-		return api.Move{}, err
-	}
-	w, err := p.wished(wish)
-	if err != nil {
-		return api.Move{}, err
-	}
-	m, err := p.move(w, wish)
-	if err != nil {
-		return api.Move{}, err
-	}
-	out := p.told(w, m)
-	switch {
-	case wish.Preview:
-		return out, nil
-	case !out.Fits:
-		return api.Move{}, fault.New(fault.Conflict, out.Reason, out.Message).WithHint(fault.T(
-			"The task goes on where it is. Try another zone, or look with --preview.", "任务仍在原处运行。请换一个可用区，或用 --preview 查看。"))
-	}
-	out.Moving = true
-	return out, c.evict(ctx, m.epoch, m.stands, api.Eviction{
-		Reason: "Moved", Message: movedText(out.To.Zones), Grace: api.Duration(saveGrace), To: assigned(w.Roles, m.to),
-	})
+func movedBy(w *sched.Workload, m planned, zones []api.ZonePart) api.Eviction {
+	return api.Eviction{Reason: "Moved", Message: movedText(zones), Grace: api.Duration(saveGrace), To: assigned(w.Roles, m.to)}
 }
 
 func movedText(zones []api.ZonePart) fault.Text {
@@ -123,15 +91,20 @@ type planned struct {
 
 // move looks for the new place and, unless it is only a preview, reserves it.
 func (p *preview) move(w *sched.Workload, wish MoveWish) (out planned, err error) {
-	c := p.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
+	led := p.seat.with(func(m *model) {
+		out, err = p.moveIn(m, w, wish)
+		out.epoch = p.seat.epoch
+	})
+	if !led {
 		return out, errNotLeading
 	}
-	m, id := c.m, p.task.Meta.ID
+	return out, err
+}
+
+func (p *preview) moveIn(m *model, w *sched.Workload, wish MoveWish) (out planned, err error) {
+	id := p.task.Meta.ID
 	w.Avoid = append(w.Avoid, m.dates.avoid(p.task, p.now)...)
-	out.epoch, out.stands = c.epoch, m.stands[id]
+	out.stands = m.stands[id]
 	var held bool
 	if out.from, held = m.cluster.Held(id); out.stands == nil || !held {
 		return out, fault.New(fault.Conflict, "NotPlaced", fault.T("The task has no place that it could leave.", "该任务尚未放置，无法迁移。"))
@@ -153,18 +126,6 @@ func (p *preview) move(w *sched.Workload, wish MoveWish) (out planned, err error
 		err = m.cluster.Reserve(id, out.to)
 	}
 	return out, err
-}
-
-// within says that a whole gang stands in a zone.
-func (p *preview) within(at sched.Assignment, zone string) bool {
-	for _, slots := range at {
-		for _, s := range slots {
-			if p.node(s.Node).Spec.Zone != zone {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // told is a planned move in words and prices.
@@ -221,87 +182,26 @@ func (m *model) reserve(id string) []api.RoleAssignment {
 
 // WouldAdmit are the running tasks that could move so that a waiting one starts: all of them, in any
 // order. None where nothing of the kind helps, or this server does not lead.
-func (c *Controller) WouldAdmit(taskID string) []api.TaskMove {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		return nil
-	}
-	found, ok := sched.Migrate(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID, c.m.shares.moves)
+func (d *Desk) WouldAdmit(taskID string) (out []api.TaskMove) {
+	d.seat.with(func(m *model) { out = m.wouldAdmit(d.clock.Now(), taskID) })
+	return out
+}
+
+func (m *model) wouldAdmit(now time.Time, taskID string) []api.TaskMove {
+	found, ok := sched.Migrate(now, m.cluster, m.queues, taskID, m.shares.moves)
 	if !ok {
 		return nil
 	}
 	out := make([]api.TaskMove, 0, len(found.Moves))
 	for _, mv := range found.Moves {
-		p := c.m.stands[mv.ID]
+		p := m.stands[mv.ID]
 		if p == nil {
 			return nil // placed a moment ago, and not seen yet
 		}
 		out = append(out, api.TaskMove{
-			Project: p.Meta.Project, Name: p.OwnerName(), From: c.m.namesOf(mv.From), To: c.m.namesOf(mv.To),
+			Project: p.Meta.Project, Name: p.OwnerName(), From: m.namesOf(mv.From), To: m.namesOf(mv.To),
 			DeviceSeconds: int64(mv.Lost / time.Second),
 		})
 	}
 	return out
-}
-
-// namesOf are the nodes of an assignment, sorted.
-func (m *model) namesOf(at sched.Assignment) []string {
-	numbers := map[uint32]bool{}
-	for _, slots := range at {
-		for _, s := range slots {
-			numbers[s.Node] = true
-		}
-	}
-	var out []string
-	for name, number := range m.nodes {
-		if numbers[number] {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// doubt is for a write that reserved a place and failed. Where it can't have happened the place is
-// free again. Else the placement is written as it was: either that write comes first, and the other
-// never happens, or it is refused because the other did; what is true then comes with the feed.
-func (c *Controller) doubt(ctx context.Context, epoch store.Epoch, p *api.Placement, err error) {
-	id, unknown := p.Spec.TaskID, !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Full)
-	c.mu.Lock()
-	if c.m != nil && c.epoch == epoch {
-		if unknown {
-			c.m.doubts[id] = p
-		} else {
-			c.m.cluster.Unreserve(id)
-		}
-	}
-	c.mu.Unlock()
-	if unknown {
-		c.clear(context.WithoutCancel(ctx), epoch)
-	}
-}
-
-// clear settles what is in doubt; it says whether something still is.
-func (c *Controller) clear(ctx context.Context, epoch store.Epoch) (retry bool) {
-	c.mu.Lock()
-	var open []*api.Placement
-	if c.m != nil {
-		for _, p := range c.m.doubts {
-			open = append(open, p)
-		}
-	}
-	c.mu.Unlock()
-	for _, p := range open {
-		if err := c.writes.update(ctx, epoch, store.Clone(p)); err != nil && !fault.Is(err, fault.Conflict) {
-			retry = true
-			continue
-		}
-		c.mu.Lock()
-		if c.m != nil && c.m.doubts[p.Spec.TaskID] == p {
-			delete(c.m.doubts, p.Spec.TaskID)
-		}
-		c.mu.Unlock()
-	}
-	return retry
 }

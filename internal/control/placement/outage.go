@@ -1,23 +1,27 @@
 package placement
 
 import (
+	"time"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
 )
 
 // Outage says where each task of a zone would go if the zone were lost now. Fault Unavailable when
 // this server does not lead.
-func (c *Controller) Outage(zone string) (api.Outage, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		return api.Outage{}, errNotLeading
+func (d *Desk) Outage(zone string) (out api.Outage, err error) {
+	if !d.seat.with(func(m *model) { out = m.outage(d.clock.Now(), zone) }) {
+		return out, errNotLeading
 	}
-	list, more := sched.Outage(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, zone)
+	return out, nil
+}
+
+func (m *model) outage(now time.Time, zone string) api.Outage {
+	list, more := sched.Outage(now, m.cluster, m.queues, zone)
 	out := api.Outage{Zone: zone, Items: make([]api.OutageTask, 0, len(list)), More: more}
 	for _, r := range list {
 		t := api.OutageTask{Replicas: r.Replicas, Lost: r.Lost, To: r.To, Reason: r.Why.Reason, Message: r.Why.Message, Action: r.Why.Action}
-		if p := c.m.stands[r.ID]; p != nil {
+		if p := m.stands[r.ID]; p != nil {
 			t.Project, t.Name = p.Meta.Project, p.OwnerName()
 		}
 		if len(r.To) > 0 {
@@ -27,5 +31,5 @@ func (c *Controller) Outage(zone string) (api.Outage, error) {
 		}
 		out.Items = append(out.Items, t)
 	}
-	return out, nil
+	return out
 }

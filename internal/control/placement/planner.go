@@ -32,7 +32,7 @@ func (p *Planner) Node(n *api.Node) { p.m.setNode(n) }
 // Queue adds or changes a queue.
 func (p *Planner) Queue(q *api.Queue) {
 	p.m.setQueue(q)
-	p.m.heed()
+	p.m.tree.heed()
 }
 
 // Submit lets a task wait.

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"context"
 	"log/slog"
 	"reflect"
 	"sync"
@@ -37,14 +36,8 @@ func NewPossible(s store.Reader, c clock.Clock, log *slog.Logger) *Possible {
 	return &Possible{store: s, clock: c, log: log}
 }
 
-// Refuse is nil, or the fault Invalid of a task that can never start, judged by what the cache has
-// seen at minRevision at least. The task has its queue and its defaults.
-func (p *Possible) Refuse(ctx context.Context, t api.Work, minRevision int64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.catchUp(ctx, minRevision); err != nil {
-		return err
-	}
+// judge is nil, or the fault of a task that can never start.
+func (p *Possible) judge(t api.Work) error {
 	if p.clock.Now().Sub(p.newest) < settling {
 		return nil
 	}
@@ -67,47 +60,6 @@ func (p *Possible) Close() {
 
 var possibleKinds = []api.Kind{api.KindZone, api.KindNode, api.KindQueue}
 
-// catchUp brings everything the cache has seen into the model.
-func (p *Possible) catchUp(ctx context.Context, minRevision int64) error {
-	lists := make([]store.Snapshot, len(possibleKinds))
-	first := p.m == nil
-	if first {
-		p.feed = p.store.Subscribe(possibleKinds...)
-	}
-	if first || minRevision > 0 {
-		for i, k := range possibleKinds {
-			var err error
-			if lists[i], err = p.store.List(ctx, k, "", minRevision); err != nil {
-				if first {
-					p.feed.Close()
-				}
-				return err
-			}
-		}
-	}
-	if first {
-		p.m, p.told = newModel(p.log, "", 0), map[string]api.NodeSpec{}
-		p.m.now = p.clock.Now
-		for _, list := range lists {
-			list.Ascend("", func(o api.Object) bool {
-				p.change(store.Change{Key: api.KeyOf(o), New: o})
-				return true
-			})
-		}
-	}
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	changes, err := p.feed.Next(ended) // what there is, without waiting
-	if err != nil && ended.Err() != err {
-		return err
-	}
-	for _, ch := range changes {
-		p.change(ch)
-	}
-	p.m.heed()
-	return nil
-}
-
 func (p *Possible) change(ch store.Change) {
 	switch o := ch.New.(type) {
 	case *api.Zone:
@@ -125,7 +77,7 @@ func (p *Possible) change(ch store.Change) {
 		case api.KindZone:
 			p.m.dropZone(ch.Key.Name)
 		case api.KindQueue:
-			p.m.dropQueue(ch.Key.Name)
+			p.m.tree.drop(ch.Key.Name)
 		case api.KindNode:
 			delete(p.told, ch.Key.Name)
 			p.m.dropNode(ch.Key.Name)

@@ -9,56 +9,61 @@ import (
 const maxShown = 10
 
 // Shares are all queues; ok is false when this server does not lead.
-func (c *Controller) Shares() (out []api.QueueShare, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		return nil, false
-	}
-	shares := c.m.queues.Shares()
-	out = make([]api.QueueShare, len(shares))
-	for i := range shares {
-		out[i] = c.m.share(&shares[i])
-	}
-	return out, true
+func (d *Desk) Shares() (out []api.QueueShare, ok bool) {
+	ok = d.seat.with(func(m *model) {
+		shares := m.queues.Shares()
+		out = make([]api.QueueShare, len(shares))
+		for i := range shares {
+			out[i] = m.tree.share(&shares[i])
+		}
+	})
+	return out, ok
 }
 
 // Share is one queue, with who is next in it and why they wait; ok is false when this server does
 // not lead. Of one never heard of nothing is used. The planner goes on between two explanations.
-func (c *Controller) Share(queue string) (out api.QueueShare, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
+func (d *Desk) Share(queue string) (out api.QueueShare, ok bool) {
+	var waits []string
+	if !d.seat.with(func(m *model) { out, waits = m.shareOf(queue) }) {
 		return out, false
 	}
-	s, known := c.m.queues.Share(queue, maxShown)
-	if !known {
-		return api.QueueShare{Queue: queue, Weight: 1}, true
+	for _, id := range waits {
+		why, waits := d.Why(id)
+		if !waits {
+			continue // it started meanwhile
+		}
+		if !d.seat.with(func(m *model) {
+			if w, still := m.queues.Get(id); still {
+				out.Waits = append(out.Waits, waitsFor(w, why))
+			}
+		}) {
+			return out, false
+		}
 	}
-	out = c.m.share(&s)
+	return out, true
+}
+
+// shareOf is one queue, and the ids of those who are next in it.
+func (m *model) shareOf(queue string) (out api.QueueShare, waits []string) {
+	s, known := m.queues.Share(queue, maxShown)
+	if !known {
+		return api.QueueShare{Queue: queue, Weight: 1}, nil
+	}
+	out = m.tree.share(&s)
 	for _, r := range s.Runs {
 		since := r.Since
 		out.Runs = append(out.Runs, api.ShareTask{ID: r.Workload.ID, Queue: r.Workload.Queue, Devices: devices(r.Workload), Since: &since})
 	}
-	for _, id := range s.Waits {
-		c.mu.Unlock()
-		why, waits := c.Why(id)
-		c.mu.Lock()
-		if c.m == nil {
-			return out, false
-		}
-		w, still := c.m.queues.Get(id)
-		if !waits || !still {
-			continue // it started meanwhile
-		}
-		since := w.Submitted
-		t := api.ShareTask{ID: id, Queue: w.Queue, Devices: devices(w), Since: &since, Reason: why.Reason, Message: why.Message}
-		if !why.Start.IsZero() {
-			t.EstimatedStart = &why.Start
-		}
-		out.Waits = append(out.Waits, t)
+	return out, s.Waits
+}
+
+func waitsFor(w *sched.Workload, why sched.Explanation) api.ShareTask {
+	since := w.Submitted
+	t := api.ShareTask{ID: w.ID, Queue: w.Queue, Devices: devices(w), Since: &since, Reason: why.Reason, Message: why.Message}
+	if !why.Start.IsZero() {
+		t.EstimatedStart = &why.Start
 	}
-	return out, true
+	return t
 }
 
 func devices(w *sched.Workload) (sum float64) {
@@ -72,15 +77,15 @@ func devices(w *sched.Workload) (sum float64) {
 	return sum
 }
 
-func (m *model) share(s *sched.Share) api.QueueShare {
-	_, paused := m.queues.Paused(s.Name)
+func (t *tree) share(s *sched.Share) api.QueueShare {
+	_, paused := t.queues.Paused(s.Name)
 	out := api.QueueShare{
 		Queue: s.Name, Parent: s.Parent, Children: s.Children, Paused: paused, Weight: int(s.Weight),
-		Guarantee: m.named(s.Guarantee, 0), Limit: m.named(s.Limit, -1), Used: m.named(s.Usage, 0),
+		Guarantee: t.named(s.Guarantee, 0), Limit: t.named(s.Limit, -1), Used: t.named(s.Usage, 0),
 		Share: s.Share, FairShare: s.Fair, Waiting: s.Waiting, Running: s.Running,
 	}
 	if s.Dominant >= 0 {
-		out.Dominant, _ = m.resource(s.Dominant)
+		out.Dominant, _ = t.resource(s.Dominant)
 	}
 	borrowed := make(sched.Vector, len(s.Usage))
 	for i, used := range s.Usage {
@@ -88,20 +93,20 @@ func (m *model) share(s *sched.Share) api.QueueShare {
 		if i < len(s.Guarantee) {
 			sure = s.Guarantee[i]
 		}
-		if name, _ := m.resource(i); used > sure && m.guaranteed(name) {
+		if name, _ := t.resource(i); used > sure && t.guaranteed(name) {
 			borrowed[i] = used - sure
 		}
 	}
-	out.Borrowed = m.named(borrowed, 0)
+	out.Borrowed = t.named(borrowed, 0)
 	if len(s.Guarantee) > 0 {
-		out.Warning = m.overcommitted()
+		out.Warning = t.overcommitted()
 	}
 	return out
 }
 
 // guaranteed says that some queue is guaranteed something of a resource.
-func (m *model) guaranteed(resource string) bool {
-	for _, q := range m.shares {
+func (t *tree) guaranteed(resource string) bool {
+	for _, q := range t.shares {
 		for key, n := range q.Spec.Guarantee {
 			if n > 0 && api.FoldDevice(key) == api.FoldDevice(resource) {
 				return true
@@ -112,7 +117,7 @@ func (m *model) guaranteed(resource string) bool {
 }
 
 // named gives amounts their names; those that are absent are left out.
-func (m *model) named(v sched.Vector, absent int64) map[string]float64 {
+func (t *tree) named(v sched.Vector, absent int64) map[string]float64 {
 	var out map[string]float64
 	for i, x := range v {
 		if x == absent {
@@ -121,14 +126,14 @@ func (m *model) named(v sched.Vector, absent int64) map[string]float64 {
 		if out == nil {
 			out = map[string]float64{}
 		}
-		name, unit := m.resource(i)
+		name, unit := t.resource(i)
 		out[name] = float64(x) / unit
 	}
 	return out
 }
 
 // resource is what a place in a Vector is called, and how much of it is one.
-func (m *model) resource(i int) (name string, unit float64) {
+func (t *tree) resource(i int) (name string, unit float64) {
 	switch i {
 	case sched.VectorCPU:
 		return "cpu", 1000
@@ -137,5 +142,5 @@ func (m *model) resource(i int) (name string, unit float64) {
 	case sched.VectorDevices:
 		return "devices", sched.WholeDevice
 	}
-	return m.cluster.TypeName(uint16(i - sched.VectorTypes)), sched.WholeDevice
+	return t.cluster.TypeName(uint16(i - sched.VectorTypes)), sched.WholeDevice
 }

@@ -52,7 +52,7 @@ func (s shares) weighAnew(m *model, queue string) {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		m.queues.Add(m.dates.demand(m.tasks[id], timeOf(m)))
+		m.queues.Add(m.dates.demand(m.tasks[id], m.time()))
 	}
 }
 

@@ -41,13 +41,22 @@ type HandConfig struct {
 	Clock    clock.Clock
 }
 
-// Hand is the agent's end: it has one engine, of the highest epoch that was heard of. Safe for concurrent use.
+// Hand is the agent's end: it has one engine, of the highest epoch that was heard of, and only Run touches it. Safe for concurrent use.
 type Hand struct {
-	cfg HandConfig
+	cfg  HandConfig
+	asks chan ask      // to Run
+	over chan struct{} // closed when Run has ended
+}
 
-	mu    sync.Mutex
-	reign *reign // nil: Run has not begun, or has ended
-	life  context.Context
+// ask wants the engine of an epoch.
+type ask struct {
+	epoch  int64
+	answer chan answer // room for one
+}
+
+type answer struct {
+	reign *reign
+	err   error
 }
 
 // reign is the machine's engine under one epoch.
@@ -66,51 +75,76 @@ func NewHand(cfg HandConfig) *Hand {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Hand{cfg: cfg}
+	return &Hand{cfg: cfg, asks: make(chan ask), over: make(chan struct{})}
 }
 
 var errOver = fault.New(fault.Unavailable, "AgentStopped", fault.T("The agent is shutting down.", "代理正在关闭。"))
 
 // Run keeps what runs on this machine, also while no server is there, until ctx ends. Call it once. begun is called when streams can be attended.
 func (h *Hand) Run(ctx context.Context, begun func()) error {
+	defer close(h.over)
 	epoch, err := h.cfg.Last()
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.life = ctx
-	err = h.raise(epoch)
-	h.mu.Unlock()
+	now, err := h.raise(ctx, nil, epoch)
 	if err != nil {
 		return err
 	}
 	begun()
-	<-ctx.Done()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.reign != nil {
-		<-h.reign.over
-		h.reign = nil
+	for {
+		select {
+		case <-ctx.Done():
+			if now != nil {
+				<-now.over
+			}
+			return nil
+		case a := <-h.asks:
+			now, err = h.follow(ctx, now, a.epoch)
+			if err != nil {
+				a.answer <- answer{nil, err}
+			} else {
+				a.answer <- answer{now, nil}
+			}
+		}
 	}
-	h.life = nil
-	return nil
 }
 
-// raise opens the engine of an epoch in the place of that of a lower one. For holders of the lock.
-func (h *Hand) raise(epoch int64) error {
-	if h.life == nil || h.life.Err() != nil {
-		return errOver
+// follow is the engine of an epoch, opened where there is none yet; an error when a later leader has been here. now is the engine there is
+// afterwards, nil where none could be opened.
+func (h *Hand) follow(ctx context.Context, was *reign, epoch int64) (now *reign, err error) {
+	ended := false
+	if was != nil {
+		select {
+		case <-was.over:
+			ended = true
+		default:
+		}
 	}
-	if old := h.reign; old != nil {
-		old.end()
-		<-old.over
-		h.reign = nil
+	switch {
+	case was != nil && epoch < was.epoch:
+		return was, fault.New(fault.Conflict, "NewerLeader", fault.T(
+			"A leader of epoch %d has given orders here; this server's is %d.", "此处已服从纪元 %d 的主节点，该服务器的纪元为 %d。", was.epoch, epoch))
+	case was == nil || epoch > was.epoch || ended:
+		return h.raise(ctx, was, epoch)
+	}
+	return was, nil
+}
+
+// raise opens the engine of an epoch in the place of that of a lower one.
+func (h *Hand) raise(ctx context.Context, was *reign, epoch int64) (*reign, error) {
+	if ctx.Err() != nil {
+		return was, errOver
+	}
+	if was != nil {
+		was.end()
+		<-was.over
 	}
 	adapter, err := h.cfg.Open(epoch)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, end := context.WithCancel(h.life)
+	ctx, end := context.WithCancel(ctx)
 	r := &reign{epoch, adapter, end, make(chan struct{})}
 	go func() {
 		defer close(r.over)
@@ -119,35 +153,21 @@ func (h *Hand) raise(epoch int64) error {
 			h.cfg.Log.Error("the engine of this machine has ended", "epoch", epoch, "error", err)
 		}
 	}()
-	h.reign = r
-	return nil
+	return r, nil
 }
 
-// under is the engine of an epoch; an error when a later leader has been here.
-func (h *Hand) under(epoch int64) (*reign, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.life == nil {
+// under asks for the engine of an epoch.
+func (h *Hand) under(ctx context.Context, epoch int64) (*reign, error) {
+	a := ask{epoch, make(chan answer, 1)}
+	select {
+	case h.asks <- a:
+		got := <-a.answer
+		return got.reign, got.err
+	case <-h.over:
 		return nil, errOver
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	ended := false
-	if h.reign != nil {
-		select {
-		case <-h.reign.over:
-			ended = true
-		default:
-		}
-	}
-	switch {
-	case h.reign != nil && epoch < h.reign.epoch:
-		return nil, fault.New(fault.Conflict, "NewerLeader", fault.T(
-			"A leader of epoch %d has given orders here; this server's is %d.", "此处已服从纪元 %d 的主节点，该服务器的纪元为 %d。", h.reign.epoch, epoch))
-	case h.reign == nil || epoch > h.reign.epoch || ended:
-		if err := h.raise(epoch); err != nil {
-			return nil, err
-		}
-	}
-	return h.reign, nil
 }
 
 // Attend serves one server until the stream, ctx or the server's time ends. greeted is called when the server has taken us.
@@ -186,7 +206,7 @@ func (h *Hand) Attend(ctx context.Context, s Stream, greeted func()) error {
 	if err := h.cfg.Settle(l.Settings); err != nil {
 		return err
 	}
-	under, err := h.under(l.Epoch)
+	under, err := h.under(ctx, l.Epoch)
 	if err != nil {
 		h.refuse(ctx, s, err)
 		return err

@@ -1,7 +1,6 @@
 package hostengine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,8 +87,7 @@ const (
 
 // Engine is the host engine. Safe for concurrent use.
 type Engine struct {
-	cfg  Config
-	root string // cfg.Dir/replicas
+	cfg Config
 	// pause is the first wait before a launcher that failed is started again; it grows fourfold.
 	pause time.Duration
 	// deaf is how long after an order to stop without any grace a launcher may live on: it hears nothing, and is killed.
@@ -99,15 +97,14 @@ type Engine struct {
 	stopped chan struct{} // closed when Run has ended
 	keep    chan *replica // to Run: start a keeper
 	unknown chan engine.Name
-	trash   chan string   // to Run: delete this folder
 	relist  chan struct{} // room for one: ask for the nodes again
 
-	// What is known of replicas and nodes; a replica is on it while it is in the index.
+	// What is known of replicas and nodes.
 	*engine.Board
-
-	mu       sync.Mutex
-	replicas map[engine.Name]*replica // the index
-	old      map[engine.Name]string   // task of those that isExposed names and that live
+	index     *index
+	dirs      *folders
+	addresses *addresses
+	starter   *starter
 }
 
 // replica is one folder as we know it.
@@ -148,13 +145,16 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Inventory == nil {
 		cfg.Inventory = thisMachine
 	}
+	board := engine.NewBoard()
 	e := &Engine{
-		cfg: cfg, root: filepath.Join(cfg.Dir, "replicas"), pause: defaultPause, deaf: defaultDeaf,
+		cfg: cfg, pause: defaultPause, deaf: defaultDeaf, Board: board, index: newIndex(board),
 		ready: make(chan struct{}), stopped: make(chan struct{}),
-		keep: make(chan *replica), unknown: make(chan engine.Name, 64), trash: make(chan string, 64),
-		relist: make(chan struct{}, 1), Board: engine.NewBoard(), replicas: map[engine.Name]*replica{}, old: map[engine.Name]string{},
+		keep: make(chan *replica), unknown: make(chan engine.Name, 64), relist: make(chan struct{}, 1),
+		dirs: &folders{root: filepath.Join(cfg.Dir, "replicas"), trash: make(chan string, 64), log: cfg.Log},
 	}
-	if err := os.MkdirAll(e.root, 0o700); err != nil {
+	e.addresses = &addresses{network: cfg.Network, advertise: cfg.Advertise, dirs: e.dirs, index: e.index, clock: cfg.Clock, log: cfg.Log}
+	e.starter = &starter{cfg: &e.cfg, dirs: e.dirs, addresses: e.addresses}
+	if err := os.MkdirAll(e.dirs.root, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "EngineFolder", fault.T(
 			"The folder for replicas could not be made.", "无法创建副本目录。")).Because(err)
 	}
@@ -174,15 +174,15 @@ func (e *Engine) Run(ctx context.Context) error {
 		return err
 	}
 	wg.Go(func() { e.reportNodes(ctx) })
-	scanned := e.modified()
+	scanned := e.dirs.modified()
 	if err := e.adoptAll(start); err != nil {
 		return fmt.Errorf("adopt replicas: %w", err)
 	}
 	close(e.ready)
-	if e.exposed("") > 0 {
+	if e.index.exposed("") > 0 {
 		e.LookAtNodes()
 	}
-	wg.Go(e.sweep)
+	wg.Go(e.dirs.sweep)
 	if e.cfg.Network != nil {
 		wg.Go(func() { _ = e.cfg.Network.SweepOn(ctx) })
 	}
@@ -195,12 +195,12 @@ func (e *Engine) Run(ctx context.Context) error {
 			start(r)
 		case name := <-e.unknown:
 			e.adoptLogged(name, start)
-		case dir := <-e.trash:
-			wg.Go(func() { e.deleteFolder(dir) })
+		case dir := <-e.dirs.trash:
+			wg.Go(func() { e.dirs.delete(dir) })
 		case <-tick:
 			tick = e.cfg.Clock.After(safetyTick)
 			// Another server on this directory may have made or removed folders.
-			if now := e.modified(); !now.Equal(scanned) {
+			if now := e.dirs.modified(); !now.Equal(scanned) {
 				scanned = now
 				if err := e.rescan(start); err != nil {
 					e.cfg.Log.Warn("replica folders could not be listed", "error", err)
@@ -229,7 +229,7 @@ func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
 // Poke says that somebody heard of new records. It never blocks.
 func (e *Engine) Poke(name engine.Name) {
-	if r := e.find(name); r != nil {
+	if r := e.index.find(name); r != nil {
 		r.wake()
 		return
 	}
@@ -246,19 +246,13 @@ func (r *replica) wake() {
 	}
 }
 
-func (e *Engine) find(name engine.Name) *replica {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.replicas[name]
-}
-
 // adopt reads a folder and takes it into the index. added is false when it was there already; nil
 // when there is no such folder.
 func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
-	if r := e.find(name); r != nil {
+	if r := e.index.find(name); r != nil {
 		return r, false, nil
 	}
-	dir := e.folder(name)
+	dir := e.dirs.of(name)
 	var spec engine.Replica
 	ok, err := record.Read(dir, record.FileReplica, &spec)
 	if err == nil && ok && spec.Name != name {
@@ -271,7 +265,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 	if !ok {
 		return nil, false, nil
 	}
-	seen, err := e.look(dir)
+	seen, err := look(dir, e.cfg.Epoch)
 	if err != nil {
 		return nil, false, fmt.Errorf("look at replica %s: %w", name, err)
 	}
@@ -283,55 +277,28 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, devices: spec.Devices, virtual: spec.Virtual, inside: spec.Inside, uid: spec.UID, network: ends.Network, hostNetwork: spec.HostNetwork,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
-	if r.address, err = e.addressOf(r); err != nil {
+	if r.address, err = e.addresses.of(r); err != nil {
 		return nil, false, err
 	}
 	if seen.exit == nil {
-		if err := e.renew(r); err != nil {
+		if err := e.addresses.renew(r); err != nil {
 			return nil, false, fmt.Errorf("renew the address of replica %s: %w", name, err)
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if first := e.replicas[name]; first != nil {
-		return first, false, nil
-	}
-	e.replicas[name] = r
-	if seen.exit == nil && e.isExposed(r) {
-		e.old[name] = r.task
-	}
-	e.Put(seen.observation(r, cmp.Or(e.cfg.Advertise, loopback)))
-	return r, true, nil
-}
-
-func (e *Engine) forget(r *replica) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.replicas[r.name] != r {
-		return
-	}
-	delete(e.replicas, r.name)
-	delete(e.old, r.name)
-	e.Drop(r.name)
+	r, added = e.index.add(r, seen.observation(r, e.addresses.launcher()), seen.exit == nil && e.addresses.misses(r))
+	return r, added, nil
 }
 
 // observe takes down what a keeper saw.
 func (e *Engine) observe(r *replica, s seen) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.replicas[r.name] != r {
-		return // it was removed meanwhile
-	}
-	e.Put(s.observation(r, cmp.Or(e.cfg.Advertise, loopback)))
-	if s.exit != nil && e.old[r.name] != "" {
-		delete(e.old, r.name)
+	if e.index.put(r, s.observation(r, e.addresses.launcher())) {
 		e.LookAtNodes() // they say how many such there are
 	}
 }
 
 // adoptAll reads every folder, several at once: at a restart there may be thousands.
 func (e *Engine) adoptAll(start func(*replica)) error {
-	names, err := e.list()
+	names, err := e.dirs.list()
 	if err != nil {
 		return err
 	}
@@ -368,29 +335,21 @@ func (e *Engine) adoptLogged(name engine.Name, start func(*replica)) {
 
 // rescan adopts folders that another server made and forgets those that it removed.
 func (e *Engine) rescan(start func(*replica)) error {
-	names, err := e.list()
+	names, err := e.dirs.list()
 	if err != nil {
 		return err
 	}
 	there := make(map[engine.Name]bool, len(names))
 	for _, name := range names {
 		there[name] = true
-		if e.find(name) == nil {
+		if e.index.find(name) == nil {
 			e.adoptLogged(name, start)
 		}
 	}
-	e.mu.Lock()
-	var lost []*replica
-	for name, r := range e.replicas {
-		if !there[name] {
-			lost = append(lost, r)
-		}
-	}
-	e.mu.Unlock()
-	for _, r := range lost {
+	for _, r := range e.index.without(there) {
 		// A folder made after the list was read is there all the same.
 		if !record.Exists(r.dir, record.FileReplica) {
-			e.forget(r)
+			e.index.drop(r)
 			r.wake()
 		}
 	}

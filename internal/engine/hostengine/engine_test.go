@@ -241,7 +241,7 @@ func TestLifeToTheEnd(t *testing.T) {
 		t.Errorf("observed %+v", o)
 	}
 	h.start(e, r) // nor does one after the end
-	dir := e.folder(r.Name)
+	dir := e.dirs.of(r.Name)
 	if n := countLines(dir, "ran"); n != 1 {
 		t.Errorf("ran %d times", n)
 	}
@@ -295,7 +295,7 @@ func (h *house) checkBorn(dir string, r engine.Replica) {
 
 func (h *house) checkRemove(e *Engine, r engine.Replica) {
 	h.t.Helper()
-	g, err := cgroup.Load(e.folder(r.Name))
+	g, err := cgroup.Load(e.dirs.of(r.Name))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestTwoEnginesOneLauncher(t *testing.T) {
 		if first.Exit.Reason != engine.ReasonStopped {
 			t.Errorf("exit %+v", first.Exit)
 		}
-		dir := a.folder(r.Name)
+		dir := a.dirs.of(r.Name)
 		if locked, ran := countLines(dir, "locked"), countLines(dir, "ran"); locked != 1 || ran != 1 {
 			t.Errorf("%s: %d launchers took the lock, the command ran %d times", r.Name, locked, ran)
 		}
@@ -402,7 +402,7 @@ func TestAdoptTheLiving(t *testing.T) {
 	if err := e.Start(context.Background(), brief); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("Start after the end: %v", err)
 	}
-	dir := e.folder(brief.Name)
+	dir := e.dirs.of(brief.Name)
 	if err := os.WriteFile(filepath.Join(dir, "over"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +442,7 @@ func TestTenantOfAReplica(t *testing.T) {
 		{Config{Hide: []string{"/d"}, Standing: Standing{Owner: "admin"}}, 0, record.Tenant{Refused: true}},
 	} {
 		e := &Engine{cfg: c.cfg}
-		if got := e.tenant(engine.Replica{Owner: "ann", Tenancy: engine.Tenancy{UID: c.uid}}); !reflect.DeepEqual(got, c.want) {
+		if got := e.cfg.tenant(engine.Replica{Owner: "ann", Tenancy: engine.Tenancy{UID: c.uid}}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
@@ -459,7 +459,7 @@ func TestLaunchersTellTheirVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := (&Engine{}).look(dir)
+		s, err := look(dir, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

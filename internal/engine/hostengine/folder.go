@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -28,59 +28,33 @@ const (
 
 func validName(name engine.Name) bool { return cgroup.ValidName(string(name)) }
 
-func (e *Engine) folder(name engine.Name) string { return filepath.Join(e.root, string(name)) }
+// folders are the replicas' folders on disk. Several servers may share them.
+type folders struct {
+	root  string
+	trash chan string // to Run: delete this one
+	log   *slog.Logger
+}
 
-// create makes the folder of a replica, whole or not at all: it is built beside its place and then
-// renamed, which fails when the place is taken (errNameTaken). Exactly one of several servers wins.
-func (e *Engine) create(r engine.Replica) error {
-	tmp := filepath.Join(e.root, prefixNew+string(r.Name)+"-"+id.Default.Random(8))
+func (f *folders) of(name engine.Name) string { return filepath.Join(f.root, string(name)) }
+
+// make makes the folder of a replica with its first records, whole or not at all: it is built beside its place and then
+// renamed, which fails when the place is taken (errNameTaken). Exactly one of several servers wins. It is durable after sync.
+func (f *folders) make(r engine.Replica, ends record.Link) error {
+	tmp := filepath.Join(f.root, prefixNew+string(r.Name)+"-"+id.Default.Random(8))
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return err
 	}
-	lease, err := e.lease(r)
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease, ImageUID: e.cfg.Images.UID, Folders: e.granted(r), Assets: filepath.Join(e.cfg.Dir, record.DirAssets)}
-	if e.cfg.Images.Most != nil && r.Image != "" {
-		ends.ImageMost = e.cfg.Images.Most(r.Project)
-	}
-	if r.HostNetwork {
-		ends.Address = e.cfg.Advertise
-	}
-	if e.cfg.Tiers != nil {
-		ends.Tiers = e.cfg.Tiers(r.Node)
-	}
-	err = errors.Join(record.Write(tmp, record.FileReplica, r), record.Write(tmp, record.FileEndpoint, ends))
+	err := errors.Join(record.Write(tmp, record.FileReplica, r), record.Write(tmp, record.FileEndpoint, ends))
 	if err == nil {
-		err = renameNew(tmp, e.folder(r.Name))
+		err = renameNew(tmp, f.of(r.Name))
 	}
 	if err != nil {
-		e.release(r.Name, lease)
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
-	return record.SyncDir(e.root)
+	return nil
 }
 
-// granted are the folders of this machine that the replica may use. On a machine of one owner that is all of them.
-func (e *Engine) granted(r engine.Replica) []api.NamedFolder {
-	if e.cfg.Owner != "" {
-		return e.cfg.Folders
-	}
-	return api.Granted(e.cfg.Folders, r.Folders)
-}
-
-// tenant says who the process will be.
-func (e *Engine) tenant(r engine.Replica) record.Tenant {
-	t := record.Tenant{UID: r.UID, Refused: e.cfg.Owner != "" && r.Owner != e.cfg.Owner}
-	if r.UID != 0 {
-		t.Hide = e.cfg.Hide
-	}
-	if r.UID != 0 && (r.Image != "" && r.Home != "" && r.Inside == "" || r.Images == engine.ImageBuild) && e.cfg.Images.IDs != nil {
-		t.IDs = e.cfg.Images.IDs(r.UID)
-	}
-	return t
-}
+func (f *folders) sync() error { return record.SyncDir(f.root) }
 
 // renameNew renames only onto nothing.
 func renameNew(from, to string) error {
@@ -97,8 +71,8 @@ func renameNew(from, to string) error {
 }
 
 // list is the names of all replicas on disk.
-func (e *Engine) list() ([]engine.Name, error) {
-	entries, err := os.ReadDir(e.root)
+func (f *folders) list() ([]engine.Name, error) {
+	entries, err := os.ReadDir(f.root)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +86,8 @@ func (e *Engine) list() ([]engine.Name, error) {
 }
 
 // modified changes when a folder was made or removed.
-func (e *Engine) modified() time.Time {
-	info, err := os.Stat(e.root)
+func (f *folders) modified() time.Time {
+	info, err := os.Stat(f.root)
 	if err != nil {
 		return time.Time{}
 	}
@@ -121,8 +95,8 @@ func (e *Engine) modified() time.Time {
 }
 
 // discard takes a replica's folder out of sight at once; its bytes go later.
-func (e *Engine) discard(r *replica) error {
-	trash := filepath.Join(e.root, prefixTrash+string(r.name)+"-"+id.Default.Random(8))
+func (f *folders) discard(r *replica) error {
+	trash := filepath.Join(f.root, prefixTrash+string(r.name)+"-"+id.Default.Random(8))
 	if err := os.Rename(r.dir, trash); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -130,21 +104,21 @@ func (e *Engine) discard(r *replica) error {
 		return fmt.Errorf("discard replica folder: %w", err)
 	}
 	select {
-	case e.trash <- trash:
+	case f.trash <- trash:
 	default: // the sweep of the next start deletes it
 	}
 	return nil
 }
 
 // sweep deletes what an earlier process left: trash, and folders that never got their name.
-func (e *Engine) sweep() {
-	entries, err := os.ReadDir(e.root)
+func (f *folders) sweep() {
+	entries, err := os.ReadDir(f.root)
 	if err != nil {
-		e.cfg.Log.Warn("replica folders could not be listed", "error", err)
+		f.log.Warn("replica folders could not be listed", "error", err)
 		return
 	}
 	for _, entry := range entries {
-		dir := filepath.Join(e.root, entry.Name())
+		dir := filepath.Join(f.root, entry.Name())
 		if strings.HasPrefix(entry.Name(), prefixNew) {
 			info, err := entry.Info()
 			// File times are the kernel's, so is the clock they are compared with.
@@ -154,12 +128,12 @@ func (e *Engine) sweep() {
 		} else if !strings.HasPrefix(entry.Name(), prefixTrash) {
 			continue
 		}
-		e.deleteFolder(dir)
+		f.delete(dir)
 	}
 }
 
-func (e *Engine) deleteFolder(dir string) {
+func (f *folders) delete(dir string) {
 	if err := os.RemoveAll(dir); err != nil {
-		e.cfg.Log.Warn("replica folder could not be deleted", "folder", dir, "error", err)
+		f.log.Warn("replica folder could not be deleted", "folder", dir, "error", err)
 	}
 }

@@ -62,12 +62,12 @@ func (k *keeper) turn(ctx context.Context) (wait time.Duration, end bool, err er
 	if k.proc != nil && k.proc.over() {
 		k.drop()
 	}
-	s, err := k.e.look(k.r.dir)
+	s, err := look(k.r.dir, k.e.cfg.Epoch)
 	if err != nil {
 		return 0, false, err
 	}
 	if s.gone {
-		k.e.forget(k.r)
+		k.e.index.drop(k.r)
 		return 0, true, nil
 	}
 	k.e.observe(k.r, s)
@@ -130,15 +130,15 @@ func (k *keeper) alone(ctx context.Context) (wait time.Duration, end bool, err e
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
 		_ = lock.Close()
 	}
-	s, err := k.e.look(k.r.dir)
+	s, err := look(k.r.dir, k.e.cfg.Epoch)
 	if err == nil && !s.gone && s.exit == nil && (s.launched || s.begun) {
 		if err = k.bury(ctx, s); err == nil {
-			s, err = k.e.look(k.r.dir)
+			s, err = look(k.r.dir, k.e.cfg.Epoch)
 		}
 	}
 	if err == nil && !s.gone && !s.done && k.exhausted(s) {
 		if err = k.giveUp(s); err == nil {
-			s, err = k.e.look(k.r.dir)
+			s, err = look(k.r.dir, k.e.cfg.Epoch)
 		}
 	}
 	unlock()
@@ -146,7 +146,7 @@ func (k *keeper) alone(ctx context.Context) (wait time.Duration, end bool, err e
 		return 0, false, err
 	}
 	if s.gone {
-		k.e.forget(k.r)
+		k.e.index.drop(k.r)
 		return 0, true, nil
 	}
 	k.e.observe(k.r, s)
@@ -176,7 +176,7 @@ func (k *keeper) launch(ctx context.Context) (wait time.Duration, end bool, err 
 		}
 	}
 	k.spawns++
-	p, err := k.e.spawn(k.r)
+	p, err := k.e.starter.spawn(k.r)
 	if err != nil {
 		k.e.cfg.Log.Warn("launcher could not be started", "replica", k.r.name, "try", k.spawns, "error", err)
 		return time.Millisecond, false, nil // the pause of the next try is the wait

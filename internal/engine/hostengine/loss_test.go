@@ -36,7 +36,7 @@ func TestLauncherKilled(t *testing.T) {
 			e, end := h.open()
 			r := replicaOf(taskName(), 0, tc.env, tree...)
 			h.start(e, r)
-			dir := e.folder(r.Name)
+			dir := e.dirs.of(r.Name)
 			if tc.wantNone {
 				eventually(t, "the launcher is up", func() bool { return record.Exists(dir, record.FileLauncher) })
 			} else {
@@ -85,10 +85,10 @@ func TestLauncherKilledAfterExit(t *testing.T) {
 		t.Errorf("exit %+v", o.Exit)
 	}
 	var done record.Done
-	if ok, err := record.Read(e.folder(r.Name), record.FileDone, &done); !ok || err != nil || done.Incomplete == "" {
+	if ok, err := record.Read(e.dirs.of(r.Name), record.FileDone, &done); !ok || err != nil || done.Incomplete == "" {
 		t.Errorf("done %+v, %v, %v", done, ok, err)
 	}
-	if n := countLines(e.folder(r.Name), "locked"); n != 1+maxSpawns {
+	if n := countLines(e.dirs.of(r.Name), "locked"); n != 1+maxSpawns {
 		t.Errorf("%d launchers", n)
 	}
 }
@@ -101,7 +101,7 @@ func TestLauncherDiesBeforeTheLock(t *testing.T) {
 	if o := h.await(e, r, engine.StateDone); o.Exit.Reason != engine.ReasonSucceeded {
 		t.Errorf("exit %+v", o.Exit)
 	}
-	if begun, ran := countLines(e.folder(r.Name), "begun"), countLines(e.folder(r.Name), "ran"); begun != 3 || ran != 1 {
+	if begun, ran := countLines(e.dirs.of(r.Name), "begun"), countLines(e.dirs.of(r.Name), "ran"); begun != 3 || ran != 1 {
 		t.Errorf("begun %d, ran %d", begun, ran)
 	}
 }
@@ -154,7 +154,7 @@ func TestReboot(t *testing.T) {
 	if err := e.create(r); err != nil {
 		t.Fatal(err)
 	}
-	dir := e.folder(r.Name)
+	dir := e.dirs.of(r.Name)
 	for file, v := range map[string]any{
 		record.FileLauncher: old, record.FileGo: record.Go{Epoch: 1, Attempt: 1},
 		record.FileStart: record.Start{Process: old, At: time.Now()},
@@ -189,11 +189,11 @@ func TestStopBeforeTheLauncherIsUp(t *testing.T) {
 	if err := e.Remove(context.Background(), r.Name); !fault.Is(err, fault.Conflict) {
 		t.Errorf("Remove before the end: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(e.folder(r.Name), "gate"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(e.dirs.of(r.Name), "gate"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o := h.await(e, r, engine.StateDone)
-	if o.Exit.Reason != engine.ReasonStopped || !o.Started.IsZero() || countLines(e.folder(r.Name), "ran") != 0 {
+	if o.Exit.Reason != engine.ReasonStopped || !o.Started.IsZero() || countLines(e.dirs.of(r.Name), "ran") != 0 {
 		t.Errorf("observed %+v", o)
 	}
 }
@@ -217,7 +217,7 @@ func TestStopTheRunning(t *testing.T) {
 	if err := e.Stop(context.Background(), r.Name, 0); err != nil {
 		t.Errorf("Stop after the end: %v", err)
 	}
-	if record.Exists(e.folder("task-nobody-worker-0-1"), "") {
+	if record.Exists(e.dirs.of("task-nobody-worker-0-1"), "") {
 		t.Error("a folder for nobody")
 	}
 	if err := e.Stop(context.Background(), "task-nobody-worker-0-1", 0); err != nil {
@@ -256,10 +256,10 @@ func TestGarbledRecords(t *testing.T) {
 		}
 	}
 	// One whose spec is lost is left alone; one whose launcher's record is lost has begun and is over.
-	if err := os.WriteFile(filepath.Join(e.folder(torn.Name), record.FileReplica), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(e.dirs.of(torn.Name), record.FileReplica), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(e.folder(whole.Name), record.FileLauncher), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(e.dirs.of(whole.Name), record.FileLauncher), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	e, _ = h.open()

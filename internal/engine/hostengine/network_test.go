@@ -59,8 +59,8 @@ func TestAddresses(t *testing.T) {
 	close()
 
 	e, close = h.openOn(n)
-	if e.exposed("") != 1 {
-		t.Error("of an earlier version:", e.exposed(""))
+	if e.index.exposed("") != 1 {
+		t.Error("of an earlier version:", e.index.exposed(""))
 	}
 	late := replicaOf(old.TaskID, 1, nil, sleeper...)
 	a, b := replicaOf(taskName(), 0, nil, sleeper...), replicaOf(taskName(), 0, nil, sleeper...)

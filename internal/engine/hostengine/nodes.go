@@ -36,7 +36,7 @@ func (e *Engine) reportNodes(ctx context.Context) {
 	pause := time.Second // until it could be read for the first time
 	for {
 		if list, err := e.cfg.Inventory(ctx); err == nil {
-			e.Report(withExposed(list, e.exposed("")))
+			e.Report(withExposed(list, e.index.exposed("")))
 			pause = listEvery
 		} else if ctx.Err() == nil {
 			e.cfg.Log.Warn("the inventory could not be read; trying again", "error", err)

@@ -23,8 +23,8 @@ type seen struct {
 
 // look reads the records of a folder, the last one of a life first: with an exit seen, everything
 // before it is there too. A garbled record counts as written where that is the careful reading
-// (something may have started), and as absent where it would end a life (exit, done).
-func (e *Engine) look(dir string) (seen, error) {
+// (something may have started), and as absent where it would end a life (exit, done). Of orders to stop those of this epoch count.
+func look(dir string, epoch int64) (seen, error) {
 	var s seen
 	if !record.Exists(dir, record.FileReplica) {
 		s.gone = true
@@ -49,7 +49,7 @@ func (e *Engine) look(dir string) (seen, error) {
 		{record.FileStart, &start},
 		{record.FileGo, &order},
 		{record.FileLauncher, &process},
-		{record.StopFile(e.cfg.Epoch), &stop},
+		{record.StopFile(epoch), &stop},
 	} {
 		there[i], errs[i] = record.Read(dir, f.file, f.into)
 		if errs[i] != nil && !errors.Is(errs[i], record.ErrTorn) {

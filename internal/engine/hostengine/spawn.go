@@ -25,17 +25,24 @@ const maxToken = 4096
 // inherited are the variables that a launcher gets from us; everything else stays here.
 var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH"}
 
+// starter starts launchers.
+type starter struct {
+	cfg       *Config
+	dirs      *folders
+	addresses *addresses
+}
+
 // spawn starts a launcher for the replica: in its own session and group, with nothing of ours but
 // its token. Two spawns at once are harmless: the folder's lock lets one of them live.
-func (e *Engine) spawn(r *replica) (*process, error) {
-	token := e.cfg.Mint(r.name)
+func (s *starter) spawn(r *replica) (*process, error) {
+	token := s.cfg.Mint(r.name)
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("a token of %d bytes is too long", len(token))
 	}
-	if err := e.renew(r); err != nil {
+	if err := s.addresses.renew(r); err != nil {
 		return nil, err
 	}
-	group, err := e.group(r)
+	group, err := s.group(r)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +64,7 @@ func (e *Engine) spawn(r *replica) (*process, error) {
 	defer feed.Close()
 	hideFiles()
 	pidfd := -1
-	pid, err := group.Start(e.cfg.Exe, launcherCommand(e.cfg, r), &syscall.ProcAttr{
+	pid, err := group.Start(s.cfg.Exe, launcherCommand(s.cfg, r), &syscall.ProcAttr{
 		Dir: "/", Env: launcherEnv(),
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), pipe.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
@@ -73,13 +80,13 @@ func (e *Engine) spawn(r *replica) (*process, error) {
 		return nil, fmt.Errorf("watch launcher: %w", watchErr)
 	}
 	if err != nil {
-		e.cfg.Log.Warn("launcher got no token", "replica", r.name, "error", err)
+		s.cfg.Log.Warn("launcher got no token", "replica", r.name, "error", err)
 	}
 	return p, nil
 }
 
 // launcherCommand is how a launcher is started.
-func launcherCommand(cfg Config, r *replica) []string {
+func launcherCommand(cfg *Config, r *replica) []string {
 	out := []string{cfg.Exe, "launch", "--dir", r.dir}
 	if cfg.Remote != nil {
 		out = append(out, "--replica", string(r.name), "--endpoints", cfg.Endpoints)
@@ -89,17 +96,17 @@ func launcherCommand(cfg Config, r *replica) []string {
 
 // group makes the replica's cgroup and records it before anything can be in it. Where none can be
 // made the replica runs without; the node's status says so.
-func (e *Engine) group(r *replica) (*cgroup.Group, error) {
+func (s *starter) group(r *replica) (*cgroup.Group, error) {
 	support := cgroup.Detect()
 	if support.Version == 0 {
 		return nil, nil
 	}
-	g, err := e.makeGroup(support, r)
+	g, err := s.makeGroup(support, r)
 	if err == nil && g == nil {
 		return nil, nil // like its host
 	}
 	if err != nil {
-		e.cfg.Log.Warn("replica runs without a cgroup", "replica", r.name, "error", err)
+		s.cfg.Log.Warn("replica runs without a cgroup", "replica", r.name, "error", err)
 		return nil, nil
 	}
 	if record.Exists(r.dir, cgroup.File) {
@@ -109,9 +116,9 @@ func (e *Engine) group(r *replica) (*cgroup.Group, error) {
 }
 
 // makeGroup makes it with the limits of the request, or inside the group of its host.
-func (e *Engine) makeGroup(support cgroup.Support, r *replica) (*cgroup.Group, error) {
+func (s *starter) makeGroup(support cgroup.Support, r *replica) (*cgroup.Group, error) {
 	if r.inside != "" {
-		host, err := cgroup.Load(e.folder(r.inside))
+		host, err := cgroup.Load(s.dirs.of(r.inside))
 		if err != nil || host == nil {
 			return nil, err
 		}
@@ -119,8 +126,8 @@ func (e *Engine) makeGroup(support cgroup.Support, r *replica) (*cgroup.Group, e
 	}
 	// Processes are real also where cores and memory are nominal, and so are the cards of the machine.
 	limits := cgroup.Limits{Pids: r.resources.ProcessLimit(), Devices: true}
-	if e.cfg.DeviceFiles != nil {
-		limits.Open = cgroup.DevicesOf(e.cfg.DeviceFiles(r.devices))
+	if s.cfg.DeviceFiles != nil {
+		limits.Open = cgroup.DevicesOf(s.cfg.DeviceFiles(r.devices))
 	}
 	if !r.virtual {
 		limits.CPU = r.resources.CPU

@@ -26,7 +26,7 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	if err := e.waitReady(ctx); err != nil {
 		return err
 	}
-	if e.find(r.Name) != nil {
+	if e.index.find(r.Name) != nil {
 		return nil
 	}
 	if err := e.create(r); err != nil && !errors.Is(err, errNameTaken) {
@@ -42,6 +42,19 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	}
 	_, err := e.adoptKept(r.Name)
 	return err
+}
+
+// create makes the folder of a replica, with what the machine adds to it.
+func (e *Engine) create(r engine.Replica) error {
+	lease, err := e.addresses.lease(r)
+	if err != nil {
+		return err
+	}
+	if err := e.dirs.make(r, e.cfg.terms(r, lease)); err != nil {
+		e.addresses.release(r.Name, lease)
+		return err
+	}
+	return e.dirs.sync()
 }
 
 // adoptKept is the replica, from the index or from disk, with a keeper; nil when there is none.
@@ -71,7 +84,7 @@ func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration
 	if r == nil || err != nil {
 		return err
 	}
-	s, err := e.look(r.dir)
+	s, err := look(r.dir, e.cfg.Epoch)
 	if err == nil && (s.gone || s.exit != nil || s.stop != nil && s.stop.Grace <= grace) {
 		r.wake()
 		return nil
@@ -92,7 +105,7 @@ func (e *Engine) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
 	if err := e.waitReady(ctx); err != nil {
 		return nil, err
 	}
-	r := e.find(name)
+	r := e.index.find(name)
 	if r == nil {
 		return nil, fault.New(fault.NotFound, "NoSpec", fault.T("There is no replica %s.", "副本 %s 不存在。", name))
 	}
@@ -139,12 +152,12 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 	if err := errors.Join(os.RemoveAll(memory), os.RemoveAll(record.PeerMemory(memory))); err != nil {
 		e.cfg.Log.Warn("shared memory could not be freed", "replica", name, "error", err)
 	}
-	e.release(r.name, r.network)
-	if err := e.discard(r); err != nil {
+	e.addresses.release(r.name, r.network)
+	if err := e.dirs.discard(r); err != nil {
 		return fault.New(fault.Unavailable, "ReplicaFolder", fault.T(
 			"The folder of replica %s could not be removed.", "无法移除副本 %s 的目录。", name)).Because(err)
 	}
-	e.forget(r)
+	e.index.drop(r)
 	return nil
 }
 

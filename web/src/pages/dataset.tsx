@@ -1,13 +1,14 @@
 // One dataset: its versions, what lies in one, and the beginning of a file.
-import { Code, Group, Select, Stack, Text, Title } from "@mantine/core";
+import { Code, Group, Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type Dataset, useDataset, useVersions, type Version } from "../api/shelf";
-import { moment, title } from "../format";
+import { moment } from "../format";
 import { Browser } from "../parts/files";
 import { useLanguage } from "../parts/now";
 import { Empty, Panel, View } from "../parts/states";
+import { ShelfHead, VersionSelect } from "../parts/version";
 import { origin, readable } from "../shelf";
 
 const route = getRouteApi("/datasets/$name");
@@ -27,14 +28,7 @@ function Ready({ name, dataset }: { name: string; dataset: Dataset }) {
   const versions = useVersions("datasets", name);
   return (
     <Stack>
-      <Stack gap={4}>
-        <Title order={1} size="h3" className="break">
-          {title(dataset)}
-        </Title>
-        <Text size="sm" c="dimmed" className="break">
-          {[dataset.metadata.name, dataset.metadata.project, dataset.spec.description].filter(Boolean).join(" · ")}
-        </Text>
-      </Stack>
+      <ShelfHead of={dataset} />
       <View
         read={versions}
         rows={6}
@@ -59,17 +53,13 @@ function Versions({ name, dataset, list }: { name: string; dataset: Dataset; lis
     <>
       <Panel title={t("data.version")}>
         <Group gap="lg" align="flex-end">
-          <Select
-            label={t("data.number")}
-            data={list.map((v) => ({ value: String(v.spec.number), label: `@${v.spec.number}` }))}
-            value={String(version.spec.number)}
-            onChange={(v) => {
-              if (v === null) return;
-              choose(Number(v));
+          <VersionSelect
+            list={list}
+            chosen={version.spec.number}
+            choose={(number) => {
+              choose(number);
               go({ folder: "" });
             }}
-            allowDeselect={false}
-            w={140}
           />
           <Text size="sm">
             {t("data.counts", { count: version.spec.files, n: version.spec.files, size: readable(version.spec.size) })}

@@ -1,4 +1,4 @@
-import { Button, Group, Stack, Tabs, Text, Title } from "@mantine/core";
+import { Button, Group, Stack, Tabs, Text } from "@mantine/core";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -15,6 +15,7 @@ import {
 } from "../api/works";
 import { duration, moment, said, title } from "../format";
 import { ActivityTable } from "../parts/activity";
+import { PageHead } from "../parts/head";
 import { AnchorLink } from "../parts/link";
 import { LogView } from "../parts/log-view";
 import { useLanguage, useNow } from "../parts/now";
@@ -52,28 +53,21 @@ function Ready({ name, env, live }: { name: string; env: Environment; live: Reac
   const shown = tab ?? (running ? "terminal" : "events");
   return (
     <Stack>
-      <Group justify="space-between" align="flex-start" className="page-head">
-        <Stack gap={4} miw={0} flex="1 1 320px">
-          <Group gap="sm">
-            <Title order={1} size="h3" className="break">
-              {title(env)}
-            </Title>
-            <StandingBadge {...environmentStanding(env)} />
-            {live}
-          </Group>
-          <Text size="sm" c="dimmed" className="break">
+      <PageHead
+        title={title(env)}
+        badge={<StandingBadge {...environmentStanding(env)} />}
+        live={live}
+        about={
+          <>
             {env.metadata.name} · <EnvironmentWish env={env} />
             {env.metadata.project && ` · ${env.metadata.project}`}
             {env.metadata.owner && ` · ${env.metadata.owner}`}
-          </Text>
-          {env.spec.description && (
-            <Text size="sm" className="break">
-              {env.spec.description}
-            </Text>
-          )}
-        </Stack>
+          </>
+        }
+        description={env.spec.description}
+      >
         {mine && <Actions name={name} env={env} />}
-      </Group>
+      </PageHead>
       {!running && phase !== "Stopped" && !env.metadata.deletedAt && <WhyBox read={why} bad={phase === "Failed"} />}
       <Panel title={t("work.about")}>
         <About name={name} env={env} />

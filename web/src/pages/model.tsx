@@ -1,14 +1,15 @@
 // One model: its versions, where each comes from and goes, what was measured of it, and its files.
-import { Badge, Code, Group, Select, Stack, Table, Text, Title } from "@mantine/core";
+import { Badge, Code, Group, Stack, Table, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type Model, useLineage, useModel, useVersions, type Version } from "../api/shelf";
-import { moment, title } from "../format";
+import { moment } from "../format";
 import { Browser } from "../parts/files";
 import { Lines } from "../parts/lineage";
 import { useLanguage } from "../parts/now";
 import { Empty, Panel, View } from "../parts/states";
+import { ShelfHead, VersionSelect } from "../parts/version";
 import { readable } from "../shelf";
 
 const route = getRouteApi("/models/$name");
@@ -28,14 +29,7 @@ function Ready({ name, model }: { name: string; model: Model }) {
   const versions = useVersions("models", name);
   return (
     <Stack>
-      <Stack gap={4}>
-        <Title order={1} size="h3" className="break">
-          {title(model)}
-        </Title>
-        <Text size="sm" c="dimmed" className="break">
-          {[model.metadata.name, model.metadata.project, model.spec.description].filter(Boolean).join(" · ")}
-        </Text>
-      </Stack>
+      <ShelfHead of={model} />
       <View
         read={versions}
         rows={6}
@@ -73,17 +67,13 @@ function Versions({ name, model, list }: { name: string; model: Model; list: rea
     <>
       <Panel title={t("data.version")}>
         <Group gap="lg" align="flex-end">
-          <Select
-            label={t("data.number")}
-            data={list.map((v) => ({ value: String(v.spec.number), label: `@${v.spec.number}` }))}
-            value={String(spec.number)}
-            onChange={(v) => {
-              if (v === null) return;
-              choose(Number(v));
+          <VersionSelect
+            list={list}
+            chosen={spec.number}
+            choose={(number) => {
+              choose(number);
               go({ folder: "" });
             }}
-            allowDeselect={false}
-            w={140}
           />
           <Text size="sm">
             {spec.format ?? "—"} · {t("data.counts", { count: spec.files, n: spec.files, size: readable(spec.size) })}

@@ -1,10 +1,11 @@
 // Models: which there are, and how to bring one.
-import { Badge, Card, Code, Group, Stack, Table, Text, TextInput, Title } from "@mantine/core";
+import { Badge, Card, Code, Group, Stack, Table, Text, Title } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type Model, useModels } from "../api/shelf";
 import { moment, title } from "../format";
 import { AnchorLink } from "../parts/link";
+import { Below, ListTable, SearchField } from "../parts/list";
 import { useLanguage } from "../parts/now";
 import { Empty, View } from "../parts/states";
 import { readable } from "../shelf";
@@ -23,13 +24,7 @@ export function Models() {
         {t("models.how")} <Code>fermi model upload NAME FOLDER</Code>{" "}
         <Code>fermi train run --output-model NAME -- …</Code>
       </Text>
-      <TextInput
-        label={t("tasks.search")}
-        value={search}
-        maxLength={128}
-        onChange={(e) => setSearch(e.currentTarget.value)}
-        maw={360}
-      />
+      <SearchField value={search} onChange={setSearch} />
       <Card withBorder padding={0}>
         <View read={read} rows={5} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("models.empty")} />}>
           {(list) => (
@@ -52,57 +47,45 @@ function Rows({ list }: { list: readonly Model[] }) {
   const lang = useLanguage();
   if (list.length === 0) return <Empty text={t("models.noMatch")} />;
   return (
-    <Table.ScrollContainer minWidth={640}>
-      <Table highlightOnHover verticalSpacing="sm" horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t("models.name")}</Table.Th>
-            <Table.Th>{t("models.format")}</Table.Th>
-            <Table.Th>{t("data.versions")}</Table.Th>
-            <Table.Th>{t("models.known")}</Table.Th>
-            <Table.Th>{t("data.size")}</Table.Th>
-            <Table.Th>{t("data.newest")}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {list.map((m) => (
-            <Table.Tr key={m.metadata.id}>
-              <Table.Td maw={360}>
-                <AnchorLink
-                  to="/models/$name"
-                  params={{ name: m.metadata.id ?? "" }}
-                  fw={500}
-                  size="sm"
-                  className="break"
-                >
-                  {title(m)}
-                </AnchorLink>
-                <Text size="xs" c="dimmed" className="break" lineClamp={2}>
-                  {[m.metadata.project, m.spec.description].filter(Boolean).join(" · ")}
-                </Text>
-              </Table.Td>
-              <Table.Td>{m.status?.format ?? "—"}</Table.Td>
-              <Table.Td>{m.status?.versions ?? 0}</Table.Td>
-              <Table.Td>
-                <Group gap={4}>
-                  {Object.entries(m.spec.aliases ?? {}).map(([alias, n]) => (
-                    <Badge key={alias} size="sm" variant="light" tt="none">
-                      {alias} @{n}
-                    </Badge>
-                  ))}
-                  {Object.entries(m.spec.stages ?? {}).map(([n, stage]) => (
-                    <Badge key={`${n} ${stage}`} size="sm" variant="outline" tt="none">
-                      {stage} @{n}
-                    </Badge>
-                  ))}
-                </Group>
-              </Table.Td>
-              <Table.Td>{readable(m.status?.size)}</Table.Td>
-              <Table.Td>{moment(m.status?.at, lang)}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <ListTable
+      minWidth={640}
+      columns={[
+        t("models.name"),
+        t("models.format"),
+        t("data.versions"),
+        t("models.known"),
+        t("data.size"),
+        t("data.newest"),
+      ]}
+    >
+      {list.map((m) => (
+        <Table.Tr key={m.metadata.id}>
+          <Table.Td maw={360}>
+            <AnchorLink to="/models/$name" params={{ name: m.metadata.id ?? "" }} fw={500} size="sm" className="break">
+              {title(m)}
+            </AnchorLink>
+            <Below lines={2}>{[m.metadata.project, m.spec.description].filter(Boolean).join(" · ")}</Below>
+          </Table.Td>
+          <Table.Td>{m.status?.format ?? "—"}</Table.Td>
+          <Table.Td>{m.status?.versions ?? 0}</Table.Td>
+          <Table.Td>
+            <Group gap={4}>
+              {Object.entries(m.spec.aliases ?? {}).map(([alias, n]) => (
+                <Badge key={alias} size="sm" variant="light" tt="none">
+                  {alias} @{n}
+                </Badge>
+              ))}
+              {Object.entries(m.spec.stages ?? {}).map(([n, stage]) => (
+                <Badge key={`${n} ${stage}`} size="sm" variant="outline" tt="none">
+                  {stage} @{n}
+                </Badge>
+              ))}
+            </Group>
+          </Table.Td>
+          <Table.Td>{readable(m.status?.size)}</Table.Td>
+          <Table.Td>{moment(m.status?.at, lang)}</Table.Td>
+        </Table.Tr>
+      ))}
+    </ListTable>
   );
 }

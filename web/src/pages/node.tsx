@@ -1,17 +1,4 @@
-import {
-  Alert,
-  Badge,
-  Button,
-  Group,
-  List,
-  NumberInput,
-  Select,
-  Stack,
-  Switch,
-  Table,
-  Text,
-  Title,
-} from "@mantine/core";
+import { Alert, Badge, Button, Group, List, NumberInput, Select, Stack, Switch, Table, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { Fragment, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -20,6 +7,7 @@ import { type NodeVerb, useDrainPreview, useFault, useNode, useNodeVerb, useUpgr
 import { useDevices, useWhoami } from "../api/queries";
 import { bytes, duration, moment, quantity, said, title } from "../format";
 import { type Card, cardHue, cardsOf, faultKinds } from "../nodes";
+import { PageHead } from "../parts/head";
 import { Leaving } from "../parts/leaving";
 import { useLanguage, useNow } from "../parts/now";
 import { Empty, Failure, LiveLight, Panel, View } from "../parts/states";
@@ -48,23 +36,20 @@ function Ready({ name, node, live }: { name: string; node: Node; live: React.Rea
   const { ready, message, reason } = node.status ?? { ready: false };
   return (
     <Stack>
-      <Group justify="space-between" align="flex-start" className="page-head">
-        <Stack gap={4} miw={0} flex="1 1 320px">
-          <Group gap="sm">
-            <Title order={1} size="h3" className="break">
-              {title(node)}
-            </Title>
-            <Badges node={node} />
-            {live}
-          </Group>
-          <Text size="sm" c="dimmed" className="break">
+      <PageHead
+        title={title(node)}
+        badge={<Badges node={node} />}
+        live={live}
+        about={
+          <>
             {[node.spec.zone, node.spec.rack && `${t("zones.rack")} ${node.spec.rack}`].filter(Boolean).join(" · ")}
             {node.spec.spot && ` · ${t("node.spot")}`}
             {node.spec.virtual && ` · ${t("overview.virtual")}`}
-          </Text>
-        </Stack>
+          </>
+        }
+      >
         {operates && <Actions name={name} node={node} />}
-      </Group>
+      </PageHead>
       {!ready && (said(message, lang) || reason) && (
         <Alert color="red" variant="light" title={reason ? `${t("task.why")} · ${reason}` : t("task.why")}>
           <Text size="sm" className="break">

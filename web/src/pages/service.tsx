@@ -1,4 +1,4 @@
-import { Alert, Button, Code, Group, NumberInput, Stack, Table, Tabs, Text, Title } from "@mantine/core";
+import { Alert, Button, Code, Group, NumberInput, Stack, Table, Tabs, Text } from "@mantine/core";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -16,6 +16,7 @@ import {
 } from "../api/works";
 import { around, difference } from "../difference";
 import { moment, said, title } from "../format";
+import { PageHead } from "../parts/head";
 import { AnchorLink } from "../parts/link";
 import { LogView } from "../parts/log-view";
 import { useLanguage } from "../parts/now";
@@ -23,10 +24,10 @@ import { PhaseBadge } from "../parts/phase";
 import { Canary, ScaleLog } from "../parts/service-flow";
 import { StandingBadge } from "../parts/standing";
 import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states";
+import { ResourceWish } from "../parts/wish";
 import { Ask, EventList, Facts, WhyBox } from "../parts/work-row";
 import { Yaml } from "../parts/yaml";
 import { isUpdating, serviceStanding } from "../works";
-import { ServiceWish } from "./services";
 
 const Access = lazy(() => import("../parts/service-access"));
 const Figures = lazy(() => import("../parts/service-figures"));
@@ -59,28 +60,22 @@ function Ready({ name, service, live }: { name: string; service: Service; live: 
   const well = phase === "Running" && health !== "degraded";
   return (
     <Stack>
-      <Group justify="space-between" align="flex-start" className="page-head">
-        <Stack gap={4} miw={0} flex="1 1 320px">
-          <Group gap="sm">
-            <Title order={1} size="h3" className="break">
-              {title(service)}
-            </Title>
-            <StandingBadge {...serviceStanding(service)} />
-            {live}
-          </Group>
-          <Text size="sm" c="dimmed" className="break">
-            {word} · {t(`svc.engine.${service.spec.template.engine ?? "custom"}`)} · <ServiceWish service={service} />
+      <PageHead
+        title={title(service)}
+        badge={<StandingBadge {...serviceStanding(service)} />}
+        live={live}
+        about={
+          <>
+            {word} · {t(`svc.engine.${service.spec.template.engine ?? "custom"}`)} ·{" "}
+            <ResourceWish resources={service.spec.template.resources} />
             {service.metadata.project && ` · ${service.metadata.project}`}
             {service.metadata.owner && ` · ${service.metadata.owner}`}
-          </Text>
-          {service.spec.description && (
-            <Text size="sm" className="break">
-              {service.spec.description}
-            </Text>
-          )}
-        </Stack>
+          </>
+        }
+        description={service.spec.description}
+      >
         {may && <Actions name={name} service={service} />}
-      </Group>
+      </PageHead>
       {!well && phase !== "Stopped" && !service.metadata.deletedAt && <WhyBox read={why} bad={phase === "Failed"} />}
       <Canary name={name} service={service} may={may} />
       {isUpdating(service) && !service.status?.canary && <Updating service={service} />}

@@ -1,4 +1,4 @@
-import { Alert, Badge, Button, Code, Group, List, Stack, Table, Tabs, Text, Title } from "@mantine/core";
+import { Alert, Badge, Button, Code, Group, List, Stack, Table, Tabs, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
@@ -19,6 +19,7 @@ import { bytes, duration, moment, ran, ranksOf, said, title, wish } from "../for
 import { plain } from "../log";
 import { paceWords } from "../pace";
 import { RunAgain } from "../parts/again";
+import { PageHead } from "../parts/head";
 import { AnchorLink } from "../parts/link";
 import { LogView } from "../parts/log-view";
 import { useLanguage, useNow } from "../parts/now";
@@ -56,24 +57,21 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
     task.status?.phase === "Running" && !task.spec.stop && (who?.role === "admin" || who?.user === task.metadata.owner);
   return (
     <Stack>
-      <Group justify="space-between" align="flex-start" className="page-head">
-        <Stack gap={4} miw={0} flex="1 1 320px">
-          <Group gap="sm">
-            <Title order={1} size="h3" className="break">
-              {title(task)}
-            </Title>
-            <PhaseBadge phase={task.status?.phase} />
-            {live}
-          </Group>
-          <Text size="sm" c="dimmed" className="break">
+      <PageHead
+        title={title(task)}
+        badge={<PhaseBadge phase={task.status?.phase} />}
+        live={live}
+        about={
+          <>
             {task.metadata.name} · <Wish task={task} />
             {task.status?.zones && ` · ${task.status.zones.join(", ")}`}
             {task.metadata.owner && ` · ${task.metadata.owner}`}
-          </Text>
-        </Stack>
+          </>
+        }
+      >
         <Stop name={name} task={task} />
         <RunAgain task={task} />
-      </Group>
+      </PageHead>
       <Why name={name} task={task} />
       <Panel title={t("task.timeline")}>
         <Timeline task={task} now={now} />

@@ -1,4 +1,4 @@
-import { Button, Card, Group, MultiSelect, Select, Stack, Table, Text, TextInput, Title } from "@mantine/core";
+import { Button, Group, MultiSelect, Select, Stack, Table, TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
@@ -8,10 +8,11 @@ import { phases, type Sort, sorts, useTaskStream, useTasks } from "../api/querie
 import { duration, moment, ran, said } from "../format";
 import { Arrays } from "../parts/arrays";
 import { ButtonLink } from "../parts/link";
+import { Below, ListHead, ListTable, PagedList, ShortCell, Why } from "../parts/list";
 import { useLanguage, useNow } from "../parts/now";
 import { PhaseBadge } from "../parts/phase";
 import { Spread } from "../parts/spread";
-import { Empty, LiveLight, View } from "../parts/states";
+import { Empty } from "../parts/states";
 import { TaskLink, Wish } from "../parts/task-row";
 import { isPhase, readSearch, type Search } from "../search";
 
@@ -29,49 +30,33 @@ export function Tasks() {
   const filtered = search.search !== undefined || search.phase !== undefined;
   return (
     <Stack>
-      <Group justify="space-between">
-        <Group>
-          <Title order={1} size="h3">
-            {t("tasks.title")}
-          </Title>
-          <LiveLight state={live} />
-        </Group>
-        <Group gap="xs">
-          <Spread of="training" />
-          <ButtonLink to="/create" size="sm">
-            {t("nav.create")}
-          </ButtonLink>
-        </Group>
-      </Group>
+      <ListHead title={t("tasks.title")} live={live}>
+        <Spread of="training" />
+        <ButtonLink to="/create" size="sm">
+          {t("nav.create")}
+        </ButtonLink>
+      </ListHead>
       <Arrays />
       <Filters search={search} change={change} />
-      <Card withBorder padding={0}>
-        <View
-          read={list}
-          rows={8}
-          empty={(d) => (d.pages[0]?.items.length ?? 0) === 0}
-          whenEmpty={
-            <Empty text={filtered ? t("tasks.noMatch") : t("tasks.empty")}>
-              {filtered ? (
-                <Button size="xs" variant="default" onClick={() => void navigate({ to: "/tasks", search: {} })}>
-                  {t("tasks.clear")}
-                </Button>
-              ) : (
-                <ButtonLink to="/create" size="xs" variant="light">
-                  {t("overview.first")}
-                </ButtonLink>
-              )}
-            </Empty>
-          }
-        >
-          {(d) => <TaskTable tasks={d.pages.flatMap((p) => p.items)} now={now} />}
-        </View>
-      </Card>
-      {list.hasNextPage && (
-        <Button variant="default" onClick={() => void list.fetchNextPage()} loading={list.isFetchingNextPage}>
-          {t("tasks.more")}
-        </Button>
-      )}
+      <PagedList
+        list={list}
+        rows={8}
+        whenEmpty={
+          <Empty text={filtered ? t("tasks.noMatch") : t("tasks.empty")}>
+            {filtered ? (
+              <Button size="xs" variant="default" onClick={() => void navigate({ to: "/tasks", search: {} })}>
+                {t("tasks.clear")}
+              </Button>
+            ) : (
+              <ButtonLink to="/create" size="xs" variant="light">
+                {t("overview.first")}
+              </ButtonLink>
+            )}
+          </Empty>
+        }
+      >
+        {(items) => <TaskTable tasks={items} now={now} />}
+      </PagedList>
     </Stack>
   );
 }
@@ -117,45 +102,35 @@ export function TaskTable({ tasks, now }: { tasks: readonly Task[]; now: number 
   const { t } = useTranslation();
   const lang = useLanguage();
   return (
-    <Table.ScrollContainer minWidth={760}>
-      <Table highlightOnHover verticalSpacing="sm" horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t("tasks.name")}</Table.Th>
-            <Table.Th>{t("tasks.phase")}</Table.Th>
-            <Table.Th>{t("tasks.resources")}</Table.Th>
-            <Table.Th>{t("tasks.zone")}</Table.Th>
-            <Table.Th>{t("tasks.created")}</Table.Th>
-            <Table.Th>{t("tasks.duration")}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {tasks.map((task) => (
-            <Table.Tr key={task.metadata.id}>
-              <Table.Td maw={360}>
-                <TaskLink task={task} />
-                <Text size="xs" c="dimmed" lineClamp={1} className="break">
-                  {task.metadata.name}
-                </Text>
-              </Table.Td>
-              <Table.Td>
-                <PhaseBadge phase={task.status?.phase} />
-                {task.status?.phase !== "Completed" && (
-                  <Text size="xs" c="dimmed" lineClamp={2} maw={260} className="break">
-                    {said(task.status?.message, lang)}
-                  </Text>
-                )}
-              </Table.Td>
-              <Table.Td>
-                <Wish task={task} />
-              </Table.Td>
-              <Table.Td style={{ whiteSpace: "nowrap" }}>{task.status?.zones?.join(", ") || "—"}</Table.Td>
-              <Table.Td style={{ whiteSpace: "nowrap" }}>{moment(task.metadata.createdAt, lang)}</Table.Td>
-              <Table.Td style={{ whiteSpace: "nowrap" }}>{duration(ran(task, now), t)}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <ListTable
+      minWidth={760}
+      columns={[
+        t("tasks.name"),
+        t("tasks.phase"),
+        t("tasks.resources"),
+        t("tasks.zone"),
+        t("tasks.created"),
+        t("tasks.duration"),
+      ]}
+    >
+      {tasks.map((task) => (
+        <Table.Tr key={task.metadata.id}>
+          <Table.Td maw={360}>
+            <TaskLink task={task} />
+            <Below>{task.metadata.name}</Below>
+          </Table.Td>
+          <Table.Td>
+            <PhaseBadge phase={task.status?.phase} />
+            {task.status?.phase !== "Completed" && <Why>{said(task.status?.message, lang)}</Why>}
+          </Table.Td>
+          <Table.Td>
+            <Wish task={task} />
+          </Table.Td>
+          <ShortCell>{task.status?.zones?.join(", ") || "—"}</ShortCell>
+          <ShortCell>{moment(task.metadata.createdAt, lang)}</ShortCell>
+          <ShortCell>{duration(ran(task, now), t)}</ShortCell>
+        </Table.Tr>
+      ))}
+    </ListTable>
   );
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,65 +12,82 @@ import (
 	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
-func (m *model) setQueue(q *api.Queue) {
-	was := m.shares[q.Meta.Name]
-	m.shares[q.Meta.Name], m.untold = q, true
-	if was != nil && !reflect.DeepEqual(was.Spec.Prefer, q.Spec.Prefer) {
-		m.shares.weighAnew(m, q.Meta.Name)
-	}
+// tree is the queues as the planner knows them. The model's owner locks it.
+type tree struct {
+	shares  shares
+	cluster *sched.Cluster // counts in device types
+	queues  *sched.Queues
+	log     *slog.Logger
+	untold  bool         // shares changed since the planner was told
+	told    []fair.Queue // as last told to the planner
+	types   int          // how many amounts there were then
 }
 
-func (m *model) dropQueue(name string) {
-	delete(m.shares, name)
-	m.untold = true
+// set takes up a queue; what waits in it is to be weighed anew where it says so.
+func (t *tree) set(q *api.Queue) (anew bool) {
+	was := t.shares[q.Meta.Name]
+	t.shares[q.Meta.Name], t.untold = q, true
+	return was != nil && !reflect.DeepEqual(was.Spec.Prefer, q.Spec.Prefer)
+}
+
+func (t *tree) drop(name string) {
+	delete(t.shares, name)
+	t.untold = true
 }
 
 // heed tells the planner of queues that changed. Many that change at once, as when a leader begins,
 // are told once.
-func (m *model) heed() {
-	if m.untold {
-		m.untold = false
-		m.tellQueues()
+func (t *tree) heed() {
+	if t.untold {
+		t.untold = false
+		t.tell()
 	}
 }
 
-// tellQueues gives the planner all queues anew: there are few, and they change seldom. The server
+// tellTypes tells the planner again where there is a device type that none had before.
+func (t *tree) tellTypes() {
+	if len(t.shares) > 0 && len(t.cluster.Total()) != t.types {
+		t.tell()
+	}
+}
+
+// tell gives the planner all queues anew: there are few, and they change seldot. The server
 // has checked the tree; should it be wrong all the same, because two were changed at once or one is
 // not heard of yet, what makes no sense is left out of the one queue that it is about.
-func (m *model) tellQueues() {
-	all := make([]fair.Queue, 0, len(m.shares))
-	for _, name := range slices.Sorted(maps.Keys(m.shares)) {
-		s := m.shares[name].Spec
+func (t *tree) tell() {
+	all := make([]fair.Queue, 0, len(t.shares))
+	for _, name := range slices.Sorted(maps.Keys(t.shares)) {
+		s := t.shares[name].Spec
 		all = append(all, fair.Queue{
 			Name: name, Parent: s.Parent, Weight: int64(s.Weight), Paused: s.Paused,
-			Guarantee: m.amounts(s.Guarantee, 0), Limit: m.amounts(s.Limit, -1),
+			Guarantee: t.amounts(s.Guarantee, 0), Limit: t.amounts(s.Limit, -1),
 		})
 	}
-	m.types = len(m.cluster.Total())
-	defer func() { m.told = all }()
-	err := m.queues.Set(all, nil)
+	t.types = len(t.cluster.Total())
+	defer func() { t.told = all }()
+	err := t.queues.Set(all, nil)
 	for range 2 * len(all) {
 		var bad *fair.Error
 		if !errors.As(err, &bad) {
 			break
 		}
-		m.log.Warn("a queue makes no sense beside the others; a part of it is left out", "queue", bad.Queue, "error", err)
+		t.log.Warn("a queue makes no sense beside the others; a part of it is left out", "queue", bad.Queue, "error", err)
 		mend(all, bad)
-		err = m.queues.Set(all, nil)
+		err = t.queues.Set(all, nil)
 	}
 	if err != nil {
-		m.log.Error("the queues are refused; the last ones stay in force", "error", err)
+		t.log.Error("the queues are refused; the last ones stay in force", "error", err)
 	}
 }
 
 // overcommitted says that the queues are guaranteed more than the cluster has: nodes come and go, so it
 // is no error, but not all can be met at once.
-func (m *model) overcommitted() api.Text {
+func (t *tree) overcommitted() api.Text {
 	var bad *fair.Error
-	if !errors.As(fair.Check(m.told, m.cluster.Total()), &bad) || bad.Problem != fair.OverCommitted || bad.Other != "" {
+	if !errors.As(fair.Check(t.told, t.cluster.Total()), &bad) || bad.Problem != fair.OverCommitted || bad.Other != "" {
 		return api.Text{}
 	}
-	name, unit := m.resource(bad.Resource)
+	name, unit := t.resource(bad.Resource)
 	return api.T("All queues together are guaranteed %g %s, the cluster has %g: not all of it can be met at once.",
 		"所有队列合计保障 %g %s，而集群只有 %g：无法同时兑现。", float64(bad.Got)/unit, name, float64(bad.Bound)/unit)
 }
@@ -92,11 +110,11 @@ func mend(all []fair.Queue, bad *fair.Error) {
 
 // amounts are the shares of a queue as the planner counts them; absent is what is not mentioned. A
 // device type that no node has yet is told again when one does.
-func (m *model) amounts(shares map[string]int, absent int64) sched.Vector {
+func (t *tree) amounts(shares map[string]int, absent int64) sched.Vector {
 	if len(shares) == 0 {
 		return nil
 	}
-	out := make(sched.Vector, len(m.cluster.Total()))
+	out := make(sched.Vector, len(t.cluster.Total()))
 	for i := range out {
 		out[i] = absent
 	}
@@ -109,7 +127,7 @@ func (m *model) amounts(shares map[string]int, absent int64) sched.Vector {
 		case "devices":
 			out[sched.VectorDevices] = int64(n) * sched.WholeDevice
 		default:
-			if id, ok := m.cluster.TypeID(key); ok {
+			if id, ok := t.cluster.TypeID(key); ok {
 				out[sched.VectorTypes+int(id)] = int64(n) * sched.WholeDevice
 			}
 		}

@@ -20,7 +20,7 @@ func TestQueuesAreMended(t *testing.T) {
 	}
 	set := func(q *api.Queue) {
 		m.setQueue(q)
-		m.heed()
+		m.tree.heed()
 	}
 	set(queue("child", "parent", 2, 5)) // before its parent is heard of
 	for _, q := range []*api.Queue{
