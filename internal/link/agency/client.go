@@ -331,11 +331,20 @@ type Attend func(ctx context.Context, s agentengine.Stream, greeted func()) erro
 
 // Run keeps a stream to the leader until ctx ends.
 func (m *Member) Run(ctx context.Context, attend Attend) error {
-	pause, said := firstPause, ""
+	pause, said, lost := firstPause, "", "" // the server that we were attached to last: a machine without power answers nobody for a while
 	for ctx.Err() == nil {
 		m.mu.Lock()
 		addresses := m.addresses()
 		m.mu.Unlock()
+		slices.SortStableFunc(addresses, func(a, b string) int {
+			switch lost {
+			case a:
+				return 1
+			case b:
+				return -1
+			}
+			return 0
+		})
 		var last error
 		for _, address := range addresses {
 			welcomed, err := m.visit(ctx, address, attend)
@@ -343,7 +352,7 @@ func (m *Member) Run(ctx context.Context, attend Attend) error {
 				return nil
 			}
 			if welcomed {
-				pause, said, last = firstPause, "", err
+				pause, said, last, lost = firstPause, "", err, address
 				m.log.Info("the server is not reached any more; trying again", "server", address, "error", err)
 				break
 			}
