@@ -14,7 +14,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/agentengine"
 	"github.com/fermi-cluster/fermi/internal/link/agency"
-	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 )
 
 // TestLostServer: an agent that lost its server asks the others first, and does not wait for one that takes connections and says nothing.
@@ -32,11 +31,7 @@ func TestLostServer(t *testing.T) {
 	one, other := first.Addr().String(), second.Addr().String()
 	e, end := stormServer(t, first, key, 1, nodes)
 	defer end()
-	target, err := endpoint.Target("host:1", key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, pin, _ := strings.Cut(target, "#")
+	pin := pinOf(t, key)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()

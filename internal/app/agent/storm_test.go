@@ -96,11 +96,7 @@ func TestStorm(t *testing.T) {
 	}
 	e, end := stormServer(t, first, key, 1, nodes)
 	defer end()
-	target, err := endpoint.Target("host:1", key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, pin, _ := strings.Cut(target, "#")
+	pin := pinOf(t, key)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -147,4 +143,15 @@ func TestStorm(t *testing.T) {
 	if within, err := time.ParseDuration(os.Getenv("FERMI_STORM_WITHIN")); err == nil && took > within {
 		t.Errorf("that took %s, more than %s", took, within)
 	}
+}
+
+// pinOf is by what agents know the servers that have this key.
+func pinOf(t *testing.T, key []byte) string {
+	t.Helper()
+	target, err := endpoint.Target("host:1", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pin, _ := strings.Cut(target, "#")
+	return pin
 }

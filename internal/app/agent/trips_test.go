@@ -13,7 +13,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/agentengine"
 	"github.com/fermi-cluster/fermi/internal/link/agency"
-	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 )
 
 // TestTrips: agents of two zones measure the way between them, and those of one machine, of one zone, or that nobody reaches measure nothing.
@@ -50,11 +49,7 @@ func TestTrips(t *testing.T) {
 		c.Measured = func(from, to string, m api.MeasuredLatency) { found <- trip{from, to, m} }
 	})
 	defer end()
-	target, err := endpoint.Target("host:1", key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, pin, _ := strings.Cut(target, "#")
+	pin := pinOf(t, key)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -189,11 +189,7 @@ func TestUpgradeOrder(t *testing.T) {
 	address := l.Addr().String()
 	e, end := stormServer(t, l, key, 1, nodes)
 	defer end()
-	target, err := endpoint.Target("host:1", key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, pin, _ := strings.Cut(target, "#")
+	pin := pinOf(t, key)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
