@@ -232,6 +232,7 @@ func TestDataKilled(t *testing.T) {
 	if first.wait() == nil {
 		t.Fatal("it was killed")
 	}
+	eventually(t, "its end is heard of", func() bool { return !w.server.hub.Attached(r.spec.Name) }) // an order would go to the dead one
 	if _, err := os.Lstat(filepath.Join(w.dir, "assets", strconv.Itoa(testUID), digits.Digest)); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal("half of it is in its place:", err)
 	}
