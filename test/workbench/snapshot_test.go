@@ -93,6 +93,9 @@ func TestSnapshot(t *testing.T) {
 		if out, _ := w.fermi(who, "", "--project", project, "get", "asset-versions"); strings.Contains(out, kept) {
 			t.Errorf("%s sees its versions: %s", who, out)
 		}
+		if out, _ := w.fermi(who, "", "--project", project, "events"); strings.Contains(out, kept) {
+			t.Errorf("%s hears of it: %s", who, out)
+		}
 	}
 	// What is no snapshot, and what does not fit.
 	file := filepath.Join(t.TempDir(), "x")

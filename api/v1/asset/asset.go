@@ -109,15 +109,16 @@ type VersionSpec struct {
 	Private  bool              `json:"private,omitempty" doc:"As its dataset is: its owner's alone."`
 }
 
-// IsPrivate says that a dataset, or a version of one, is its owner's alone.
+// IsPrivate says that a dataset is its owner's alone.
+func (d *Dataset) IsPrivate() bool { return d.Spec.Private }
+
+// IsPrivate says that the version is of such a dataset.
+func (v *AssetVersion) IsPrivate() bool { return v.Spec.Private }
+
+// IsPrivate says that an object is its owner's alone.
 func IsPrivate(o api.Object) bool {
-	switch x := o.(type) {
-	case *Dataset:
-		return x.Spec.Private
-	case *AssetVersion:
-		return x.Spec.Private
-	}
-	return false
+	x, ok := o.(interface{ IsPrivate() bool })
+	return ok && x.IsPrivate()
 }
 
 // Source is where the bytes of a version by reference lie.

@@ -38,7 +38,7 @@ type check struct {
 }
 
 // maxSteps ends a check whose alternatives would keep a processor for seconds.
-const maxSteps = 5_000_000
+var maxSteps = 5_000_000
 
 func (c *check) refuse(path, en, zh string, args ...any) bool {
 	if len(path) > 256 {

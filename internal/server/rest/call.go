@@ -71,8 +71,12 @@ func (c *Call) WasCut() error {
 // Tell notes an event; it is written after the commit, together with the audit.
 func (c *Call) Tell(o api.Object, reason string, text fault.Text) {
 	m := o.GetMeta()
+	project := m.Project
+	if x, ok := o.(interface{ IsPrivate() bool }); ok && x.IsPrivate() {
+		project = "" // a project's events are for all its members; who may read the object finds its own
+	}
 	c.Note.Told = append(c.Note.Told, history.Event{
-		Time: c.clock.Now().UTC(), Kind: o.Kind(), Project: m.Project, Name: m.Name, ID: m.ID,
+		Time: c.clock.Now().UTC(), Kind: o.Kind(), Project: project, Name: m.Name, ID: m.ID,
 		Type: "Normal", Reason: reason, Message: text, Actor: c.Who.Name(),
 	})
 }
