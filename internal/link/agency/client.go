@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -304,6 +305,8 @@ func readKey(dir string) (ed25519.PrivateKey, error) {
 	return key, write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
+var errEnded = errors.New("the connection has ended")
+
 // dial makes a connection that shows our certificate, if there is one, to a server that shows the key we know.
 func (m *Member) dial(address string) (*grpc.ClientConn, error) {
 	m.mu.Lock()
@@ -318,8 +321,14 @@ func (m *Member) dial(address string) (*grpc.ClientConn, error) {
 		cfg.Certificates = []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: m.key}}
 	}
 	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: dialIn, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: agentengine.BeatEvery, Interval: time.Second, Count: 5}}, Config: cfg}
+	var used atomic.Bool // a visit is one connection: gRPC would knock again at a server that has just died, before the others are asked
 	return grpc.NewClient("passthrough:///"+address,
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			if used.Swap(true) {
+				return nil, errEnded
+			}
+			return dialer.DialContext(ctx, "tcp", address)
+		}),
 		grpc.WithAuthority("fermi"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
