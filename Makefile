@@ -48,7 +48,15 @@ run: ## install what is missing, build, and start the platform with the demo top
 
 build: bin/fermi ## build bin/fermi
 
-bin/fermi: $(SOURCES) $(CONSOLE) Makefile | deps
+# The program of a replica's first process, which is built into bin/fermi.
+INSIDE := internal/launch/inside/program/built
+INSIDE_SOURCES := $(sort $(filter-out %_test.go,$(wildcard internal/launch/deed/*.go))) $(sort $(filter-out %_test.go,$(wildcard internal/launch/inside/*.go))) $(sort $(wildcard cmd/inside/*.go))
+
+$(INSIDE)/inside: $(INSIDE_SOURCES) go.mod Makefile | deps
+	@CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w' -o $@ ./cmd/inside
+	@cat $(INSIDE_SOURCES) | sha256sum | cut -d' ' -f1 >$(INSIDE)/sources
+
+bin/fermi: $(SOURCES) $(INSIDE)/inside $(CONSOLE) Makefile | deps
 	@$(if $(NPM),,echo "npm is missing: the console is left out")
 	@echo "building bin/fermi $(VERSION)"
 	@mkdir -p bin

@@ -334,6 +334,28 @@ func TestNothingGlobal(t *testing.T) {
 	}
 }
 
+// TestNothingIsCompiledAhead: what every start of the program would compile is compiled when it is used; a launcher starts for each replica.
+func TestNothingIsCompiledAhead(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.test || within(f.pkg, []string{"bench/...", "test/..."}) {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			vars, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			of := f
+			of.ast = &ast.File{Imports: f.ast.Imports, Decls: []ast.Decl{vars}, Name: f.ast.Name}
+			calls(of, "regexp", func(name string, at token.Position) {
+				if strings.HasPrefix(name, "MustCompile") {
+					t.Errorf("%s: a regular expression of the package; use pattern.New", at)
+				}
+			})
+		}
+	}
+}
+
 // calls reports every use of a name of an imported package.
 func calls(f file, imported string, report func(name string, at token.Position)) {
 	local := ""

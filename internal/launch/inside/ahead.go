@@ -20,13 +20,13 @@ type Ready struct {
 
 const freshFor = 2 * time.Second
 
-// GetReady starts n of them, whose walls have this mark. They are made while we do other things; Drop waits for that.
-func GetReady(n int, mark string) *Ready {
+// GetReady starts n of them, whose walls have this mark and whose commands this program. They are made while we do other things; Drop waits for that.
+func GetReady(n int, mark, program string) *Ready {
 	r := &Ready{made: make(chan struct{}), fresh: time.Now().Add(freshFor)}
 	go func() {
 		defer close(r.made)
 		for range n {
-			a, err := prepare(mark)
+			a, err := prepare(mark, program)
 			if err != nil {
 				return // who starts one later says why it can't be
 			}
@@ -76,6 +76,9 @@ func (r *Ready) Drop() {
 	}
 }
 
+// Whole is the program of whoever reads it: the whole of Fermi where a launcher says it, and in an order what the launcher is.
+const Whole = "/proc/self/exe"
+
 // ahead is a process 1 that waits for its order. To start a program takes longer than all that it does then, so whoever
 // knows that one will be needed prepares it. It sees what is mounted when it was made.
 type ahead struct {
@@ -89,8 +92,8 @@ const (
 	fdReport = 4
 )
 
-// prepare starts a process 1 in namespaces of its own; mark is the wall's. It ends when we do.
-func prepare(mark string) (*ahead, error) {
+// prepare starts a process 1 in namespaces of its own; mark is the wall's, program the command's. It ends when we do.
+func prepare(mark, program string) (*ahead, error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -105,10 +108,16 @@ func prepare(mark string) (*ahead, error) {
 	defer reports.Close()
 	const closed = ^uintptr(0)
 	a := &ahead{handle: -1, give: give, hear: hear}
-	a.pid, err = syscall.ForkExec("/proc/self/exe", []string{argv0}, &syscall.ProcAttr{
+	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{"FERMI_REPLICA=" + mark, "GOMAXPROCS=1"}, Files: []uintptr{closed, closed, closed, uintptr(pair[1]), reports.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &a.handle, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC},
-	})
+	}
+	if err = syscall.EPERM; program != "" {
+		a.pid, err = syscall.ForkExec(program, []string{argv0}, attr)
+	}
+	if err != nil { // there is none, or this machine runs nothing but files it knows
+		a.pid, err = syscall.ForkExec(Whole, []string{argv0}, attr)
+	}
 	if err != nil {
 		_, _ = give.Close(), hear.Close()
 		return nil, fmt.Errorf("enter new namespaces: %w", err)
@@ -130,9 +139,16 @@ func (a *ahead) tell(o order, stdin uintptr, out []Pipes) *Tree {
 	if !rooted {
 		defer a.give.Close()
 	}
+	own, err := syscall.Open(Whole, oPath|syscall.O_CLOEXEC, 0)
+	if err == nil { // otherwise the order is one descriptor short, and refused
+		defer syscall.Close(own)
+	}
 	files := []int{int(stdin)}
 	for _, pipes := range out {
 		files = append(files, int(pipes[0]), int(pipes[1]))
+	}
+	if err == nil {
+		files = append(files, own)
 	}
 	if o.Net != 0 {
 		files = append(files, int(o.Net))

@@ -47,7 +47,7 @@ func TestReady(t *testing.T) {
 		return said.String()
 	}
 	const want = "here\nhere\n"
-	r := GetReady(3, "mark")
+	r := GetReady(3, "mark", "")
 	<-r.made
 	first, second := r.list[0].pid, r.list[1].pid
 	if got := run(r); got != want || len(r.list) != 2 {

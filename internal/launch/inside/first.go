@@ -83,7 +83,7 @@ func first() int {
 	}
 	running, said := begin(o, given)
 	if o.Become && said.Step == stepStarted {
-		become(o, tell)
+		become(o, given, tell)
 		return 1
 	}
 	if tell.Encode(said) != nil || len(running) == 0 {
@@ -116,13 +116,22 @@ func first() int {
 // handed are the descriptors that came with an order.
 type handed struct {
 	outputs   []int // two of each process
+	own       int   // the launcher's program
 	net, door int
+}
+
+// program is the file that an order names. Ours may be the small program: what is said to be the launcher's comes by a descriptor.
+func (h handed) program(file string) string {
+	if file == Whole {
+		return "/proc/self/fd/" + strconv.Itoa(h.own)
+	}
+	return file
 }
 
 // take puts the standard files of the first process where programs look for them.
 func (o *order) take(files []int) (h handed, err error) {
 	n := 1 + 2*o.Outputs
-	want := n
+	want := n + 1
 	if o.Net != 0 {
 		want++
 	}
@@ -134,8 +143,15 @@ func (o *order) take(files []int) (h handed, err error) {
 	}
 	h.outputs, h.door = files[1:n], files[want-1]
 	if o.Net != 0 {
-		h.net = files[n]
+		h.net = files[n+1]
 	}
+	// Where a child that is made with these files puts nothing else.
+	own, _, e := syscall.Syscall(syscall.SYS_FCNTL, uintptr(files[n]), syscall.F_DUPFD_CLOEXEC, uintptr(slices.Max(files)+len(files)+1))
+	if e != 0 {
+		return h, e
+	}
+	_ = syscall.Close(files[n])
+	h.own = int(own)
 	for to, from := range files[:3] {
 		if err := syscall.Dup3(from, to, 0); err != nil {
 			return h, err
@@ -163,7 +179,11 @@ func fail(step, file string, err error) (map[int]int, report) {
 
 // become makes this process the user's own program: what the thread gives up is given up for good, and with the exec the
 // other threads are gone.
-func become(o order, tell *json.Encoder) {
+func become(o order, given handed, tell *json.Encoder) {
+	file := given.program(o.File)
+	if o.Itself {
+		file = Whole
+	}
 	if err := takeOn(o.UID, o.GID); err != nil {
 		_, said := fail(StepBuild, "uid "+strconv.Itoa(o.UID), err)
 		_ = tell.Encode(said)
@@ -172,9 +192,9 @@ func become(o order, tell *json.Encoder) {
 	if tell.Encode(report{Step: stepStarted}) != nil {
 		return
 	}
-	const sysCloseRange, cloexec = 436, 4                                       // the same on every architecture
-	syscall.RawSyscall(sysCloseRange, fdOrder, uintptr(^uint32(0)), cloexec)    // what our maker forgot to close
-	_ = syscall.Exec(o.File, o.Args, append(slices.Clone(o.Env), o.Each[0]...)) // its other end sees that it is gone
+	const sysCloseRange, cloexec = 436, 4                                     // the same on every architecture
+	syscall.RawSyscall(sysCloseRange, fdOrder, uintptr(^uint32(0)), cloexec)  // what our maker forgot to close
+	_ = syscall.Exec(file, o.Args, append(slices.Clone(o.Env), o.Each[0]...)) // its other end sees that it is gone
 }
 
 // begin builds the wall and starts the processes: pid → place. None: one did not start, and with us
@@ -206,7 +226,7 @@ func begin(o order, given handed) (running map[int]int, said report) {
 	running = map[int]int{}
 	for i, own := range o.Each {
 		out, errs := given.outputs[2*i], given.outputs[2*i+1]
-		pid, err := syscall.ForkExec(o.File, Args(o.File, o.Args), &syscall.ProcAttr{
+		pid, err := syscall.ForkExec(given.program(o.File), Args(o.File, o.Args), &syscall.ProcAttr{
 			Dir: o.Dir, Env: append(slices.Clone(o.Env), own...), Files: []uintptr{0, uintptr(out), uintptr(errs)},
 			Sys: &syscall.SysProcAttr{
 				Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)},

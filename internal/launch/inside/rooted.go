@@ -137,7 +137,7 @@ func (o *order) startHolder(given handed) report {
 	preferForOOM(pid)
 	next := *o
 	next.Net, next.Door, next.HasDoor, next.IDs, next.GroupIDs = 0, nil, false, nil, nil
-	if err := sendFiles(pair[0], append([]int{0}, given.outputs...)); err == nil { // otherwise it has ended, and we with it
+	if err := sendFiles(pair[0], append(append([]int{0}, given.outputs...), given.own)); err == nil { // otherwise it has ended, and we with it
 		to := os.NewFile(uintptr(pair[0]), "orders")
 		_ = json.NewEncoder(to).Encode(next)
 	}
@@ -150,6 +150,7 @@ type holder struct {
 	running map[int]int
 	shells  map[int]chan syscall.WaitStatus
 	orphans bool
+	given   handed
 	tell    *json.Encoder
 }
 
@@ -180,6 +181,7 @@ func holds() int {
 		_ = h.tell.Encode(said)
 		return 1
 	}
+	h.given = given
 	said := h.begin(&o, given)
 	if h.tell.Encode(said) != nil || said.Step != stepStarted {
 		return 1
@@ -205,7 +207,7 @@ func (h *holder) begin(o *order, given handed) report {
 		}
 	}
 	for i, own := range o.Each {
-		pid, err := syscall.ForkExec(file, Args(file, o.Args), &syscall.ProcAttr{
+		pid, err := syscall.ForkExec(given.program(file), Args(file, o.Args), &syscall.ProcAttr{
 			Dir: o.Dir, Env: append(slices.Clone(o.Env), own...), Files: []uintptr{0, uintptr(given.outputs[2*i]), uintptr(given.outputs[2*i+1])},
 			Sys: &syscall.SysProcAttr{Setsid: true, Credential: o.User.credential()},
 		})
@@ -337,7 +339,7 @@ func (h *holder) shell(s Shell, files []int) {
 	tell := json.NewEncoder(reports)
 	ended := make(chan syscall.WaitStatus, 1)
 	h.mu.Lock()
-	pid, said := s.start(files[:n], files[n])
+	pid, said := s.start(h.given.program, files[:n], files[n])
 	if pid != 0 {
 		h.shells[pid] = ended
 	}
@@ -373,7 +375,7 @@ func (h *holder) hear(pid int, orders io.Reader) {
 }
 
 // start starts a shell in the holder. If it gets a terminal, our end of that goes to who asked.
-func (s *Shell) start(files []int, to int) (int, report) {
+func (s *Shell) start(program func(string) string, files []int, to int) (int, report) {
 	refuse := func(err error) (int, report) {
 		_, said := fail(StepExec, s.File, err)
 		return 0, said
@@ -396,7 +398,7 @@ func (s *Shell) start(files []int, to int) (int, report) {
 		files = []int{theirs, theirs, theirs}
 		defer func() { _ = sendFiles(to, []int{ours}) }() // who does not get it hears so; the shell then hears a hang-up
 	}
-	pid, err := syscall.ForkExec(file, args, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(program(file), args, &syscall.ProcAttr{
 		Dir: s.Dir, Env: env, Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: s.TTY, Ctty: 0},
 	})
@@ -486,7 +488,7 @@ func namespace(ids, groups []IDs) (*os.File, error) {
 	}
 	defer write.Close()
 	const closed = ^uintptr(0)
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{argv0Idle}, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(Whole, []string{argv0Idle}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{read.Fd(), closed, closed},
 		Sys: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: mappings(ids), GidMappings: mappings(groups)},
 	})

@@ -89,6 +89,11 @@ type Command struct {
 	Orphans bool
 	// Become makes process 1 the command itself, which is one process then: nobody reports its end.
 	Become bool
+	// Program is what process 1 runs, "" Whole. All that is done in there is in this package and in deed, so a program of those two
+	// does, and begins in a quarter of the time: see the package program.
+	Program string `json:"-"`
+	// Itself: who has become the command goes on with Program. File says nothing then.
+	Itself bool
 }
 
 // order is what process 1 is told. Probe builds the wall and starts nothing.
@@ -155,7 +160,7 @@ func Start(r *Ready, w Wall, c Command, stdin uintptr, out []Pipes) (*Tree, erro
 			return tree, err
 		} // it was ended while it waited
 	}
-	a, err := prepare(w.Mark)
+	a, err := prepare(w.Mark, c.Program)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +247,7 @@ func Probe(uid int, hide []string, tmp string, net uintptr) (missing []string, e
 		return nil, err
 	}
 	defer null.Close()
-	a, err := prepare("")
+	a, err := prepare("", "")
 	if err != nil {
 		return nil, err
 	}

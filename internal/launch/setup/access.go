@@ -57,8 +57,8 @@ func GiveAccess(token string, e *Enclosure, hide func([]string)) error {
 // dropAccess takes the pass away.
 func dropAccess(dir string) error { return os.RemoveAll(filepath.Join(dir, dirAccess)) }
 
-// program is what of the program stands where behind the wall; a program whose file was replaced can't be shown.
-func program(dir string) string {
+// shown is what of the program stands where behind the wall; a program whose file was replaced can't be shown.
+func shown(dir string) string {
 	own, err := os.Executable()
 	if err != nil || !sameFile(own, "/proc/self/exe") || !exists(filepath.Join(dir, dirTool, ownName)) {
 		return ""
@@ -68,7 +68,7 @@ func program(dir string) string {
 
 // showProgram has the wall of the replica in this folder show the program, also on the search path that login shells set anew.
 func showProgram(w *inside.Wall, dir string, image bool) {
-	own := program(dir)
+	own := shown(dir)
 	if own == "" {
 		return
 	}

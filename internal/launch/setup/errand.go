@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/inside/program"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
 
@@ -94,7 +95,7 @@ func startChore(wall inside.Wall, walled bool, env []string, in, out, null uintp
 		pid, err = syscall.ForkExec(process.OwnBinary, []string{chore.Argv0}, &syscall.ProcAttr{Dir: "/", Env: env, Files: []uintptr{in, out, null}, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &handle}})
 		return pid, handle, err
 	}
-	tree, err := inside.Start(nil, wall, inside.Command{Args: []string{chore.Argv0}, File: process.OwnBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true},
+	tree, err := inside.Start(nil, wall, inside.Command{Args: []string{chore.Argv0}, File: process.OwnBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true, Program: program.Path()},
 		in, []inside.Pipes{{out, null}})
 	if err != nil {
 		return 0, 0, err

@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/editor"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/inside/program"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
@@ -44,7 +45,7 @@ func Enclose(h *Home, group *cgroup.Group, log *slog.Logger) *Enclosure {
 // GetReady begins to make the processes that will build walls, for the steward and the ranks. Dismiss ends those that nobody took.
 func (e *Enclosure) GetReady() {
 	if e.Home.Tenant.UID != 0 {
-		e.helpers.ready = inside.GetReady(2, string(e.Home.Replica.Name))
+		e.helpers.ready = inside.GetReady(2, string(e.Home.Replica.Name), program.Path())
 	}
 }
 
@@ -147,7 +148,7 @@ func (e *Enclosure) walled(p *process.Set, r engine.Replica, dir string, env []s
 		defer door.Close()
 		wall.Door, wall.Clone = door, e.Group.Version == 2
 	}
-	tree, err := inside.Start(e.helpers.ready, wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.Orphans}, stdin, out)
+	tree, err := inside.Start(e.helpers.ready, wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.Orphans, Program: program.Path()}, stdin, out)
 	if err != nil {
 		return wallFault(r, err)
 	}
