@@ -12,12 +12,13 @@
 //
 // In an image an environment is root, of a user namespace: see rooted.go and layer.go.
 //
-// The simple story: the launcher starts this same binary again in new mount, pid and IPC
-// namespaces. As process 1 there it builds the mounts, drops what rights a child could inherit,
-// starts the ranks of the replica, reaps, and reports start and ends over a pipe. How the code differs:
-// that second start happens in this package's init, before the other packages have theirs, because
-// an etcd, a SQL engine and their tables would cost every replica more than ten milliseconds and
-// many megabytes. That is also why only a few packages of the standard library are imported here:
-// Go initialises a package once its imports are, and of those that are ready the first by name. A
-// test holds the list.
+// The simple story: the launcher starts another program in new mount, pid and IPC namespaces. As
+// process 1 there it builds the mounts, drops what rights a child could inherit, starts the ranks of
+// the replica, reaps, and reports start and ends over a pipe. How the code differs: that program has
+// nothing but this package and deed (see the package program); where it is not built in, in tests and
+// with a bare go build, it is the launcher's own binary. That is why all this happens in this package's
+// init, before other packages have theirs: an etcd, a SQL engine and their tables would cost every
+// replica more than ten milliseconds and many megabytes. It is also why only a few packages of the
+// standard library are imported here: Go initialises a package once its imports are, and of those that
+// are ready the first by name. A test holds the list.
 package inside
