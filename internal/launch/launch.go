@@ -96,6 +96,7 @@ func Run(ctx context.Context, cfg Config) error {
 	cores.Have(max(1, runtime.NumCPU()/16))
 	_, _ = cores.Nice(0), cgroup.NotFirst() // the server that started us may go before others
 	_, _ = process.OwnNice()
+	_, _ = os.Unsetenv("GOGC"), os.Unsetenv("GOMEMLIMIT") // ours alone: see collect
 	// Descriptors that our maker forgot to close are none of the user's business.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if cfg.Clock == nil {

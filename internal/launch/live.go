@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -286,6 +288,7 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 		p, err := process.Spawn(s.Replica, s.Dir, s.Env, s.Each, 0, r.sink(g), ready.Fork)
 		if err == nil {
 			r.log.Info("ranks forked from the standby", "generation", g.Number)
+			collect()
 			r.runs()
 			return p, nil
 		}
@@ -297,10 +300,17 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	collect()
 	r.runs()
 	r.standby.Keep(g.Hold, s.Replica, s.Dir, s.Env, s.Each[0], r.wall.Starter())
 	return p, nil
 }
+
+// collect has garbage collected as usual: the engine starts us without, so that nobody waits for that before the user's process runs.
+var collect = sync.OnceFunc(func() {
+	debug.SetGCPercent(100)
+	debug.SetMemoryLimit(math.MaxInt64)
+})
 
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {

@@ -138,8 +138,9 @@ func (s *starter) makeGroup(support cgroup.Support, r *replica) (*cgroup.Group, 
 	return support.Create(string(r.name), limits)
 }
 
+// launcherEnv is what a launcher begins with. It collects no garbage, unless there is much, before the process of the user runs: see launch.
 func launcherEnv() []string {
-	var env []string
+	env := []string{"GOGC=off", "GOMEMLIMIT=64MiB"}
 	for _, name := range inherited {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)

@@ -235,7 +235,7 @@ func (s *Supplies) dataWall(uid int, place string) inside.Wall {
 
 // dataChore does something in a project's folder, as that project.
 func (s *Supplies) dataChore(ctx context.Context, uid int, place string, o chore.Order) error {
-	way, err := sendAs(s.dataWall(uid, place), uid != 0, o, nil, []string{"FERMI_REPLICA=" + string(s.at.Home.Replica.Name)})
+	way, err := sendAs(s.dataWall(uid, place), uid != 0, o, nil, []string{"FERMI_REPLICA=" + string(s.at.Home.Replica.Name)}, s.at.program())
 	if err != nil {
 		return err
 	}

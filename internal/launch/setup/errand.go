@@ -13,7 +13,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
-	"github.com/fermi-cluster/fermi/internal/launch/inside/program"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
 
@@ -43,7 +42,7 @@ func (e *Enclosure) send(o chore.Order) (*errand, error) {
 func (e *Enclosure) sendTo(wall inside.Wall, o chore.Order, other *os.File) (*errand, error) {
 	return sendAs(wall, e.Home.Tenant.UID != 0, o, other, []string{
 		"FERMI_REPLICA=" + string(e.Home.Replica.Name), "PATH=" + defaultPath, "HOME=" + filepath.Join(e.Home.Dir, record.DirHome), "TMPDIR=" + e.Home.tmp(),
-	})
+	}, e.program())
 }
 
 // tmp is the temporary folder of the replica, as its processes see it.
@@ -54,7 +53,7 @@ func (h *Home) tmp() string {
 	return filepath.Join(h.Dir, record.DirTmp)
 }
 
-func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []string) (*errand, error) {
+func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []string, program string) (*errand, error) {
 	read, give, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -75,7 +74,7 @@ func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []
 		third = other.Fd()
 	}
 	e := &errand{in: give, out: hear}
-	if e.pid, e.handle, err = startChore(wall, walled, env, read.Fd(), write.Fd(), third); err != nil {
+	if e.pid, e.handle, err = startChore(wall, walled, env, program, read.Fd(), write.Fd(), third); err != nil {
 		return nil, errors.Join(err, give.Close(), hear.Close())
 	}
 	_, _ = read.Close(), write.Close()            // or we would not hear of its end
@@ -89,13 +88,13 @@ func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []
 }
 
 // startChore starts this program again, as who does chores.
-func startChore(wall inside.Wall, walled bool, env []string, in, out, null uintptr) (pid, handle int, err error) {
+func startChore(wall inside.Wall, walled bool, env []string, program string, in, out, null uintptr) (pid, handle int, err error) {
 	if !walled {
 		handle = -1
 		pid, err = syscall.ForkExec(process.OwnBinary, []string{chore.Argv0}, &syscall.ProcAttr{Dir: "/", Env: env, Files: []uintptr{in, out, null}, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &handle}})
 		return pid, handle, err
 	}
-	tree, err := inside.Start(nil, wall, inside.Command{Args: []string{chore.Argv0}, File: process.OwnBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true, Program: program.Path()},
+	tree, err := inside.Start(nil, wall, inside.Command{Args: []string{chore.Argv0}, File: process.OwnBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true, Program: program},
 		in, []inside.Pipes{{out, null}})
 	if err != nil {
 		return 0, 0, err

@@ -11,7 +11,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
-	"github.com/fermi-cluster/fermi/internal/launch/inside/program"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
@@ -55,7 +54,7 @@ func (e *Enclosure) startHelper() (*steward.Helper, error) {
 	}
 	defer null.Close()
 	tree, err := inside.Start(e.helpers.ready, wall, inside.Command{
-		Args: []string{deed.Argv0}, Itself: true, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true, Program: program.Path(),
+		Args: []string{deed.Argv0}, Itself: true, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true, Program: e.program(),
 	}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
 		return nil, errors.Join(wallFault(e.Home.Replica, err), ours.Close())

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
@@ -20,6 +21,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
+// dirPrograms is beside the folder of the replicas.
+const dirPrograms = "programs"
+
 // Enclosure is what stands around the processes of a replica: its wall, its network and its image.
 type Enclosure struct {
 	Home  *Home
@@ -30,12 +34,14 @@ type Enclosure struct {
 	over    *layers       // what is written over it
 	data    dataMounts    // versions of datasets and models
 	helpers helpers       // the steward's processes
+	program func() string // process 1's
 	log     *slog.Logger
 }
 
 // Enclose makes what stands around the processes of a replica, and gives its home a steward.
 func Enclose(h *Home, group *cgroup.Group, log *slog.Logger) *Enclosure {
 	e := &Enclosure{Home: h, Group: group, log: log, over: layersOf(h.Dir, h.Replica, h.Tenant)}
+	e.program = sync.OnceValue(func() string { return program.In(filepath.Join(h.Dir, "..", "..", dirPrograms)) })
 	if h.Steward = steward.New(nil); h.Tenant.UID != 0 {
 		h.Steward = steward.New(e.startHelper)
 	}
@@ -45,7 +51,7 @@ func Enclose(h *Home, group *cgroup.Group, log *slog.Logger) *Enclosure {
 // GetReady begins to make the processes that will build walls, for the steward and the ranks. Dismiss ends those that nobody took.
 func (e *Enclosure) GetReady() {
 	if e.Home.Tenant.UID != 0 {
-		e.helpers.ready = inside.GetReady(2, string(e.Home.Replica.Name), program.Path())
+		e.helpers.ready = inside.GetReady(2, string(e.Home.Replica.Name), e.program())
 	}
 }
 
@@ -148,7 +154,7 @@ func (e *Enclosure) walled(p *process.Set, r engine.Replica, dir string, env []s
 		defer door.Close()
 		wall.Door, wall.Clone = door, e.Group.Version == 2
 	}
-	tree, err := inside.Start(e.helpers.ready, wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.Orphans, Program: program.Path()}, stdin, out)
+	tree, err := inside.Start(e.helpers.ready, wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.Orphans, Program: e.program()}, stdin, out)
 	if err != nil {
 		return wallFault(r, err)
 	}

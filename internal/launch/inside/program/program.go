@@ -1,20 +1,19 @@
-// Package program carries the program of a replica's first process inside the binary, and lays it out
-// in memory where a launcher runs it.
+// Package program carries the program of a replica's first process inside the binary, and lays it into
+// a folder of the machine for the launchers there.
 //
 // Place: layer 4, part of launch, below setup, which gives it to its walls.
-// Promise: it compiles without the program, and where that was not built in, or can't be run from memory,
-// the whole binary does the same, only slower. What runs is of the same build as the launcher, whatever
-// became of its file.
-// Enemies: a binary made with a program of older sources: a test compares; writers to the program in
-// memory: it is sealed.
+// Promise: it compiles without the program, and where that was not built in, or can't be laid down or run,
+// the whole binary does the same, only slower. What runs is of the same sources as the launcher, whatever
+// became of its file: the name says of which.
+// Enemies: a binary made with a program of older sources: a test compares; a half-written file.
 package program
 
 import (
 	"embed"
-	"strconv"
-	"sync"
-
-	"golang.org/x/sys/unix"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 )
 
 //go:embed all:built
@@ -25,42 +24,48 @@ const (
 	fileSources = "built/sources" // of which it was made
 )
 
-// Path is where it can be run by children of this process; "" where it can't.
-var Path = sync.OnceValue(func() string {
+// In is the program in a folder that nobody but root can change, laid there if it is not; "": there is none.
+func In(dir string) string {
+	sources, err := built.ReadFile(fileSources)
+	if err != nil {
+		return ""
+	}
 	data, err := built.ReadFile(fileProgram)
 	if err != nil {
 		return ""
 	}
-	path, _ := memory(data)
-	return path
-})
+	file := filepath.Join(dir, "inside-"+runtime.GOARCH+"-"+strings.TrimSpace(string(sources)))
+	if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(data)) {
+		return file
+	}
+	if lay(dir, file, data) != nil {
+		return ""
+	}
+	return file
+}
 
-// atLeast is above the descriptors that a child is started with, which are put in their places before it is run.
-const atLeast = 100
-
-// memory is the path of a sealed file in memory; it is there as long as we are.
-func memory(data []byte) (string, error) {
-	fd, err := unix.MemfdCreate("fermi-inside", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if err == unix.EINVAL { // a kernel before 6.3, where every file in memory may be run
-		fd, err = unix.MemfdCreate("fermi-inside", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+// lay writes it down; launchers that do so together lay the same.
+func lay(dir, file string, data []byte) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o755) // it becomes a tenant's process, which runs it once more
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer unix.Close(fd)
-	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
-		if err != nil {
-			return "", err
-		}
-		data = data[n:]
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
-		return "", err
-	}
-	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, atLeast)
-	if err != nil {
-		return "", err
-	}
-	return "/proc/self/fd/" + strconv.Itoa(high), nil
+	return os.Rename(f.Name(), file)
 }

@@ -15,7 +15,7 @@ import (
 func TestBuilt(t *testing.T) {
 	data, err := fs.ReadFile(built, fileProgram)
 	if err != nil {
-		if Path() != "" {
+		if In(t.TempDir()) != "" {
 			t.Error("nothing is built in, and yet it is used")
 		}
 		if os.Getenv("FERMI_BUILT") != "" {
@@ -50,18 +50,29 @@ func TestBuilt(t *testing.T) {
 	if got := hex.EncodeToString(h.Sum(nil)); got != strings.TrimSpace(string(said)) {
 		t.Errorf("the program that is built in was made of other sources: make build")
 	}
-	path, err := memory(data)
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	path := In(dir)
+	if path == "" || In(dir) != path {
+		t.Fatalf("laid at %q, then at %q", path, In(dir))
+	}
+	err = exec.Command(path).Run() // by another name than process 1's
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 {
+		t.Errorf("run by itself: %v", err)
 	}
 	err = (&exec.Cmd{Path: path, Args: []string{"fermi-inside"}}).Run() // without an order
 	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 {
-		t.Errorf("run from memory: %v", err)
+		t.Errorf("run as process 1: %v", err)
 	}
-	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
-		if _, err := f.Write([]byte("x")); err == nil {
-			t.Error("the program in memory can be written to")
-		}
-		f.Close()
+	if err := os.Truncate(path, 100); err != nil { // as after a power cut
+		t.Fatal(err)
+	}
+	if In(dir) != path {
+		t.Error("a half-written program is not laid anew")
+	}
+	if got, err := os.ReadFile(path); err != nil || len(got) != len(data) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(data), err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left there: %v, %v", left, err)
 	}
 }
