@@ -56,7 +56,7 @@ var ownPaths = map[string]map[string][]string{
 	// The replica's folder and its records, which no tenant can enter.
 	"setup/credential.go":       {"write": {"os.Mkdir", "os.WriteFile"}},
 	"setup/environ.go":          {"writeHyper": {"os.WriteFile"}},
-	"inside/program/program.go": {"In": {"os.Lstat"}, "lay": {"os.MkdirAll", "os.CreateTemp", "os.Remove", "os.Rename"}}, // a folder beside those of the replicas, which nobody but root enters
+	"inside/program/program.go": {"In": {"os.Lstat", "fs.Stat"}, "lay": {"os.MkdirAll", "os.CreateTemp", "os.Remove", "os.Rename"}}, // a folder beside those of the replicas, which nobody but root enters
 	"launch.go":                 {"Run": {"os.OpenFile"}, "settle": {"filepath.EvalSymlinks"}},
 	"setup/recipe.go":           {"WriteRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
 	"setup/secret.go":           {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "DropSecrets": {"os.RemoveAll"}},

@@ -10,6 +10,7 @@ package program
 
 import (
 	"embed"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,22 +31,26 @@ func In(dir string) string {
 	if err != nil {
 		return ""
 	}
-	data, err := built.ReadFile(fileProgram)
+	have, err := fs.Stat(built, fileProgram)
 	if err != nil {
 		return ""
 	}
-	file := filepath.Join(dir, "inside-"+runtime.GOARCH+"-"+strings.TrimSpace(string(sources)))
-	if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(data)) {
+	file := filepath.Join(dir, "fermi-inside-"+runtime.GOARCH+"-"+strings.TrimSpace(string(sources)))
+	if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() && info.Size() == have.Size() {
 		return file
 	}
-	if lay(dir, file, data) != nil {
+	if lay(dir, file) != nil {
 		return ""
 	}
 	return file
 }
 
 // lay writes it down; launchers that do so together lay the same.
-func lay(dir, file string, data []byte) error {
+func lay(dir, file string) error {
+	data, err := built.ReadFile(fileProgram)
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
