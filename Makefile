@@ -165,6 +165,11 @@ e2e-engines: build ## real inference engines on CPUs with real weights (installe
 	@scripts/engines.sh $(abspath $(CACHE))/engines
 	@FERMI_ENGINES=$(abspath $(CACHE))/engines scripts/suite.sh e2e-engines go test -v -count=1 -timeout 15m -run 'TestEngines|TestOptimize' ./test/serve
 
+e2e-llama: build ## llama.cpp's own server (built from source and kept under .cache: 10 to 20 minutes, once) with a small random model and OpenAI's client, as a member (root)
+	@scripts/install-deps.sh cmake:cmake ninja:ninja-build g++:g++
+	@scripts/llama.sh $(abspath $(CACHE))/llama
+	@FERMI_LLAMA=$(abspath $(CACHE))/llama scripts/suite.sh e2e-llama go test -v -count=1 -timeout 15m -run TestLlama ./test/serve
+
 e2e-data: build $(VERSITYGW) ## datasets and models as members use them: uploads and servers killed in FERMI_DATA_ROUNDS (10) rounds, folders of the machine, a real S3 server, other members, bad input
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-data go test -v -count=1 -timeout 20m ./test/data
 

@@ -1,11 +1,11 @@
 package conf
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Pods is where replicas become pods.
@@ -45,9 +45,9 @@ func ParseGangs(text string) (zone, keeper, queue string, ok bool) {
 	return zone, keeper, queue, zoneName.MatchString(zone) && (keeper == "kueue" || keeper == "volcano") && zoneName.MatchString(queue)
 }
 
-var resourceName = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+$`)
+var resourceName = pattern.New(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+$`)
 
-var deviceRow = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+=[A-Za-z0-9-]+:.+$`)
+var deviceRow = pattern.New(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+=[A-Za-z0-9-]+:.+$`)
 
 // pods refuses clusters that could never be used.
 func (s *Settings) pods() []fault.Field {

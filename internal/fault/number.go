@@ -2,17 +2,18 @@ package fault
 
 import (
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // A number and the word after it agree: in "%d [task is|tasks are] waiting" the first form is for 1, the second for all
 // other numbers. The number is the last %d before the brackets. Only the English half of a Text needs it.
 
 var (
-	forms = regexp.MustCompile(`\[([^\[\]|%]*)\|([^\[\]|%]*)\]`)
-	verbs = regexp.MustCompile(`%(%|[-+# 0]*(\[(\d+)\])?[\d.]*[a-zA-Z])`)
+	forms = pattern.New(`\[([^\[\]|%]*)\|([^\[\]|%]*)\]`)
+	verbs = pattern.New(`%(%|[-+# 0]*(\[(\d+)\])?[\d.]*[a-zA-Z])`)
 )
 
 // agree settles the forms in a format, before the arguments are put in: what these hold is left alone.

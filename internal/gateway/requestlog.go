@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 const (
@@ -173,15 +173,15 @@ const hidden = "***"
 // secrets are what looks like something that is nobody else's: fields with such names, keys, addresses of mail, long numbers (telephones,
 // identity and bank cards).
 var secrets = []struct {
-	form *regexp.Regexp
+	form *pattern.Pattern
 	as   string
 }{
-	{regexp.MustCompile(`(?i)("[a-z0-9_-]*(?:password|passwd|secret|token|api[_-]?key|authorization|credential|id[_-]?card|ssn)[a-z0-9_-]*"\s*:\s*)"(?:[^"\\]|\\.)*("|$)`), `${1}"` + hidden + `"`},
-	{regexp.MustCompile(`(?i)\b((?:password|passwd|secret|token|api[_-]?key)=)[^&\s"]+`), `${1}` + hidden},
-	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}`), `${1} ` + hidden},
-	{regexp.MustCompile(`\b(?:sk|pk|ghp|gho|hf|xox[abp]|AKIA|fermi)[-_]?[A-Za-z0-9_-]{16,}`), hidden},
-	{regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}`), hidden},
-	{regexp.MustCompile(`\d(?:[ -]?\d){9,}[\dXx]?`), hidden},
+	{pattern.New(`(?i)("[a-z0-9_-]*(?:password|passwd|secret|token|api[_-]?key|authorization|credential|id[_-]?card|ssn)[a-z0-9_-]*"\s*:\s*)"(?:[^"\\]|\\.)*("|$)`), `${1}"` + hidden + `"`},
+	{pattern.New(`(?i)\b((?:password|passwd|secret|token|api[_-]?key)=)[^&\s"]+`), `${1}` + hidden},
+	{pattern.New(`(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}`), `${1} ` + hidden},
+	{pattern.New(`\b(?:sk|pk|ghp|gho|hf|xox[abp]|AKIA|fermi)[-_]?[A-Za-z0-9_-]{16,}`), hidden},
+	{pattern.New(`[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}`), hidden},
+	{pattern.New(`\d(?:[ -]?\d){9,}[\dXx]?`), hidden},
 }
 
 func redact(s string) string {

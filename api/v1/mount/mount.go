@@ -7,11 +7,11 @@ package mount
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // AssetRef names a version of a dataset or model, and where it appears.
@@ -59,7 +59,7 @@ const MaxRefs = 32
 
 const maxPath = 512
 
-var name = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+var name = pattern.New(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // Fill gives those that name no path their own.
 func Fill(refs []AssetRef, under string) {

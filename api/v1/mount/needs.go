@@ -2,8 +2,9 @@ package mount
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // Needs are what a workload's processes find beside its code: datasets and models read-only, each at its path, repositories in its home, and folders
@@ -27,7 +28,7 @@ type Clone struct {
 	Field      string `json:"field"`           // that names it
 }
 
-var folderName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+var folderName = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
 // FolderName is what git would call the folder of a repository at this address.
 func FolderName(url string) string {

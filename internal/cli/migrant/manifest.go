@@ -3,12 +3,12 @@ package migrant
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // tree is a manifest that remembers what of it was used.
@@ -93,24 +93,24 @@ func (t *tree) walk(path string, v any, visit func(string, any)) {
 
 // reasons are why a field of a manifest has no place, by a pattern of its path; the first that fits counts.
 var reasons = []struct {
-	path *regexp.Regexp
+	path *pattern.Pattern
 	why  fault.Text
 }{
-	{regexp.MustCompile(`metadata\.(namespace|uid|resourceVersion|generation|creationTimestamp|annotations|managedFields|ownerReferences)|^status\.`), fault.T("It is the other cluster's; the project is given with --project.", "属于原集群；项目用 --project 指定。")},
-	{regexp.MustCompile(`volumes|volumeMounts|volumeClaim`), whyVolumes},
-	{regexp.MustCompile(`nodeSelector|affinity|tolerations|topologySpread|nodeName`), whyNodes},
-	{regexp.MustCompile(`[qQ]ueue`), whyPartition},
-	{regexp.MustCompile(`priorityClass`), fault.T("Classes have other names here: inference, training, environment, preemptible, as spec.priorityClass.", "优先级类别名称不同：inference、training、environment、preemptible，见 spec.priorityClass。")},
-	{regexp.MustCompile(`\.policies|[rR]estartPolicy|successPolicy`), fault.T("Who starts again, and how often, is spec.restartPolicy and roles[].restart.", "重启规则由 spec.restartPolicy 与 roles[].restart 决定。")},
-	{regexp.MustCompile(`\.plugins`), fault.T("Ranks know each other already: addresses, ranks and hosts come with the framework's recipe.", "rank 之间已可互相发现：地址、编号与主机列表由框架配方提供。")},
-	{regexp.MustCompile(`ports|hostNetwork|dnsPolicy|subdomain|hostname`), fault.T("Replicas of a task reach each other without ports or services.", "同一任务的副本可直接互通，无需端口或服务。")},
-	{regexp.MustCompile(`imagePullSecrets|imagePullPolicy|serviceAccount`), fault.T("How images are fetched is the project's: a secret named in spec.credentials.", "镜像拉取方式由项目决定：在 spec.credentials 中引用密钥。")},
-	{regexp.MustCompile(`securityContext|hostPID|hostIPC|shareProcessNamespace`), fault.T("Processes run as the project's user behind its wall; nothing more is given.", "进程以项目用户身份在隔离墙内运行，不提供更高权限。")},
-	{regexp.MustCompile(`initContainers|containers\.[1-9]|lifecycle|Probe`), fault.T("A replica has one command; what goes before it belongs into that.", "每个副本只有一条命令；前置步骤请写入该命令。")},
-	{regexp.MustCompile(`resources\.(limits|requests)`), fault.T("Only cpu, memory, ephemeral-storage and accelerators are counted.", "仅计量 CPU、内存、临时存储与加速卡。")},
-	{regexp.MustCompile(`valueFrom|envFrom`), fault.T("Values come from secrets of the project: env[].valueFrom.", "取值来自项目密钥：env[].valueFrom。")},
-	{regexp.MustCompile(`initializer`), fault.T("Datasets and models are named in spec.dataset and spec.model.", "数据集与模型在 spec.dataset 与 spec.model 中引用。")},
-	{regexp.MustCompile(`ttlSecondsAfterFinished|cleanPodPolicy`), fault.T("What ended is kept in history by the server's rules.", "结束的任务按服务器规则保存在历史中。")},
+	{pattern.New(`metadata\.(namespace|uid|resourceVersion|generation|creationTimestamp|annotations|managedFields|ownerReferences)|^status\.`), fault.T("It is the other cluster's; the project is given with --project.", "属于原集群；项目用 --project 指定。")},
+	{pattern.New(`volumes|volumeMounts|volumeClaim`), whyVolumes},
+	{pattern.New(`nodeSelector|affinity|tolerations|topologySpread|nodeName`), whyNodes},
+	{pattern.New(`[qQ]ueue`), whyPartition},
+	{pattern.New(`priorityClass`), fault.T("Classes have other names here: inference, training, environment, preemptible, as spec.priorityClass.", "优先级类别名称不同：inference、training、environment、preemptible，见 spec.priorityClass。")},
+	{pattern.New(`\.policies|[rR]estartPolicy|successPolicy`), fault.T("Who starts again, and how often, is spec.restartPolicy and roles[].restart.", "重启规则由 spec.restartPolicy 与 roles[].restart 决定。")},
+	{pattern.New(`\.plugins`), fault.T("Ranks know each other already: addresses, ranks and hosts come with the framework's recipe.", "rank 之间已可互相发现：地址、编号与主机列表由框架配方提供。")},
+	{pattern.New(`ports|hostNetwork|dnsPolicy|subdomain|hostname`), fault.T("Replicas of a task reach each other without ports or services.", "同一任务的副本可直接互通，无需端口或服务。")},
+	{pattern.New(`imagePullSecrets|imagePullPolicy|serviceAccount`), fault.T("How images are fetched is the project's: a secret named in spec.credentials.", "镜像拉取方式由项目决定：在 spec.credentials 中引用密钥。")},
+	{pattern.New(`securityContext|hostPID|hostIPC|shareProcessNamespace`), fault.T("Processes run as the project's user behind its wall; nothing more is given.", "进程以项目用户身份在隔离墙内运行，不提供更高权限。")},
+	{pattern.New(`initContainers|containers\.[1-9]|lifecycle|Probe`), fault.T("A replica has one command; what goes before it belongs into that.", "每个副本只有一条命令；前置步骤请写入该命令。")},
+	{pattern.New(`resources\.(limits|requests)`), fault.T("Only cpu, memory, ephemeral-storage and accelerators are counted.", "仅计量 CPU、内存、临时存储与加速卡。")},
+	{pattern.New(`valueFrom|envFrom`), fault.T("Values come from secrets of the project: env[].valueFrom.", "取值来自项目密钥：env[].valueFrom。")},
+	{pattern.New(`initializer`), fault.T("Datasets and models are named in spec.dataset and spec.model.", "数据集与模型在 spec.dataset 与 spec.model 中引用。")},
+	{pattern.New(`ttlSecondsAfterFinished|cleanPodPolicy`), fault.T("What ended is kept in history by the server's rules.", "结束的任务按服务器规则保存在历史中。")},
 }
 
 // whyLeft is the reason of a path.
@@ -315,7 +315,7 @@ func (d *draft) container(t *tree, at, resources string) map[string]any {
 }
 
 // cards are the extended resources that count accelerators.
-var cards = regexp.MustCompile(`^(nvidia\.com/gpu|amd\.com/gpu|huawei\.com/[Aa]scend.*|volcano\.sh/vgpu-number|.*/(gpu|npu|mlu|dcu))$`)
+var cards = pattern.New(`^(nvidia\.com/gpu|amd\.com/gpu|huawei\.com/[Aa]scend.*|volcano\.sh/vgpu-number|.*/(gpu|npu|mlu|dcu))$`)
 
 // resources takes limits, and requests where there is no limit.
 func (d *draft) resources(t *tree, at string) map[string]any {

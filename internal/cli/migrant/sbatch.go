@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // short are Slurm's letters.
@@ -171,7 +172,7 @@ func (d *draft) option(want *request, said, name, value string) {
 	}
 }
 
-var gpuWords = regexp.MustCompile(`^(?:gpu:)?(?:([A-Za-z][A-Za-z0-9_.-]*):)?([0-9]+)(?:\(.*\))?$`)
+var gpuWords = pattern.New(`^(?:gpu:)?(?:([A-Za-z][A-Za-z0-9_.-]*):)?([0-9]+)(?:\(.*\))?$`)
 
 // cards reads gpu:TYPE:N, TYPE:N or N.
 func (d *draft) cards(want *request, said, name, value, field string) {
@@ -202,7 +203,7 @@ func (d *draft) cards(want *request, said, name, value, field string) {
 	d.keep(said, field)
 }
 
-var amountWords = regexp.MustCompile(`^([0-9]+)([KMGTkmgt]?)B?$`)
+var amountWords = pattern.New(`^([0-9]+)([KMGTkmgt]?)B?$`)
 
 // amount is a size of Slurm's, whose bare numbers are MiB; "" where it is none.
 func (d *draft) amount(said, value string) string {
@@ -291,8 +292,8 @@ var slurmVariables = []struct{ slurm, ours string }{
 }
 
 var (
-	srunLine = regexp.MustCompile(`(^|[;&|]\s*|\s)srun((?:\s+-{1,2}[A-Za-z][\w-]*(?:=\S+|\s+\d\S*)?)*)\s+`)
-	slurmVar = regexp.MustCompile(`SLURM_[A-Z_]+`)
+	srunLine = pattern.New(`(^|[;&|]\s*|\s)srun((?:\s+-{1,2}[A-Za-z][\w-]*(?:=\S+|\s+\d\S*)?)*)\s+`)
+	slurmVar = pattern.New(`SLURM_[A-Z_]+`)
 )
 
 // script is the body as each rank runs it.

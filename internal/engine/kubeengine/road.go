@@ -4,13 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
 
 // The cluster's own road to a service of Fermi: a Service that selects its pods, and whose endpoints are those that are ready. It is there while pods of
@@ -34,7 +34,7 @@ type roads struct {
 const services = "services"
 
 // roadName is what the name of a Service must be.
-var roadName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+var roadName = pattern.New(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // roadOf is the road that a pod is at the end of; false: none, because it serves nothing, or at a port that its launcher chose.
 func roadOf(pod *corev1.Pod) (name string, r road, ok bool) {

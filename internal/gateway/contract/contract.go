@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/api/v1/shape"
@@ -54,15 +55,15 @@ func (c *Contract) shapeOf(path string) *shape.Shape {
 	case serving.FormatOpenAI:
 		for _, known := range openAI {
 			if strings.HasSuffix(path, known.path) {
-				return known.shape
+				return known.shape()
 			}
 		}
 	case serving.FormatKServe:
 		if strings.HasPrefix(path, "/v2/models/") && strings.HasSuffix(path, "/infer") {
-			return tensors
+			return tensors()
 		}
 	case serving.FormatJSON:
-		return anything
+		return anything()
 	}
 	return nil
 }
@@ -94,15 +95,17 @@ func (c *Contract) Check(path string, h http.Header, body []byte) *fault.Field {
 	return c.own.CheckValid(body)
 }
 
-// must reads a schema of ours.
-func must(text string) *shape.Shape {
-	var schema map[string]any
-	err := json.Unmarshal([]byte(text), &schema)
-	s, faults := shape.Read("", schema)
-	if err != nil || len(faults) > 0 {
-		panic(fmt.Sprint("contract: a schema of ours can't be read: ", err, faults))
-	}
-	return s
+// must reads a schema of ours when it is first needed: every launcher is a start of this program.
+func must(text string) func() *shape.Shape {
+	return sync.OnceValue(func() *shape.Shape {
+		var schema map[string]any
+		err := json.Unmarshal([]byte(text), &schema)
+		s, faults := shape.Read("", schema)
+		if err != nil || len(faults) > 0 {
+			panic(fmt.Sprint("contract: a schema of ours can't be read: ", err, faults))
+		}
+		return s
+	})
 }
 
 var anything = must(`{}`)
@@ -115,7 +118,7 @@ const sampling = `"model": {"type": "string"}, "stream": {"type": ["boolean", "n
 // openAI are the questions of which the form says what they are; the longer path comes first.
 var openAI = []struct {
 	path  string
-	shape *shape.Shape
+	shape func() *shape.Shape
 }{
 	{"/chat/completions", must(`{"type": "object", "required": ["messages"], "properties": {` + sampling + `, "max_completion_tokens": {"type": ["integer", "null"], "minimum": 1},
 		"messages": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["role"], "properties": {
