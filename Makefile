@@ -156,7 +156,7 @@ e2e-upgrade: build ## data folders of earlier releases, taken over by this one; 
 e2e-workload: build ## a kind of work that only this suite has, beside a task of the same name: placed, restarted, drained, archived, charged (root)
 	@scripts/suite.sh e2e-workload go test -v -count=1 -timeout 10m ./test/workload
 
-e2e-serve: build ## inference services as a member uses them, with OpenAI's own Python client (installed under .cache): deploy, answer, stream, update and kills under load, keys, bad input (root)
+e2e-serve: build ## inference services as a member uses them, with OpenAI's own Python client (installed under .cache): deploy, answer, stream, update and kills under load, keys, FERMI_COLD_STARTS (12) starts from zero, bad input (root)
 	@scripts/openai.sh $(abspath $(CACHE))/openai
 	@FERMI_OPENAI_PYTHON=$(abspath $(CACHE))/openai/bin/python scripts/suite.sh e2e-serve go test -v -count=1 -timeout 15m ./test/serve
 
