@@ -164,7 +164,7 @@ e2e-upgrade: build ## data folders of earlier releases, taken over by this one; 
 e2e-workload: build ## a kind of work that only this suite has, beside a task of the same name: placed, restarted, drained, archived, charged (root)
 	@scripts/suite.sh e2e-workload go test -v -count=1 -timeout 10m ./test/workload
 
-e2e-serve: build ## inference services as a member uses them, with OpenAI's own Python client (installed under .cache): deploy, answer, stream, update and kills under load, keys, bad input (root)
+e2e-serve: build ## inference services as a member uses them, with OpenAI's own Python client (installed under .cache): deploy, answer, stream, update and kills under load, keys, FERMI_COLD_STARTS (12) starts from zero, bad input (root)
 	@scripts/openai.sh $(abspath $(CACHE))/openai
 	@FERMI_OPENAI_PYTHON=$(abspath $(CACHE))/openai/bin/python scripts/suite.sh e2e-serve go test -v -count=1 -timeout 15m ./test/serve
 
@@ -172,6 +172,11 @@ e2e-engines: build ## real inference engines on CPUs with real weights (installe
 	@scripts/install-deps.sh java:openjdk-17-jre-headless /usr/lib/python3/dist-packages/torch:python3-torch "/usr/lib/$$(uname -m)-linux-gnu/libpython3.11.so.1.0:libpython3.11"
 	@scripts/engines.sh $(abspath $(CACHE))/engines
 	@FERMI_ENGINES=$(abspath $(CACHE))/engines scripts/suite.sh e2e-engines go test -v -count=1 -timeout 15m -run 'TestEngines|TestOptimize' ./test/serve
+
+e2e-llama: build ## llama.cpp's own server (built from source and kept under .cache: 10 to 20 minutes, once) with a small random model and OpenAI's client, as a member (root)
+	@scripts/install-deps.sh cmake:cmake ninja:ninja-build g++:g++
+	@scripts/llama.sh $(abspath $(CACHE))/llama
+	@FERMI_LLAMA=$(abspath $(CACHE))/llama scripts/suite.sh e2e-llama go test -v -count=1 -timeout 15m -run TestLlama ./test/serve
 
 e2e-data: build $(VERSITYGW) ## datasets and models as members use them: uploads and servers killed in FERMI_DATA_ROUNDS (10) rounds, folders of the machine, a real S3 server, other members, bad input
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-data go test -v -count=1 -timeout 20m ./test/data

@@ -30,6 +30,9 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
+// earlier is set to an earlier build of ours, which then runs in the same rounds.
+const earlier = "FERMI_BENCH_EARLIER"
+
 // bareProxy is set for the process that is Go's own reverse proxy: where it listens and whom it asks.
 const bareProxy = "FERMI_BENCH_BARE"
 
@@ -78,8 +81,10 @@ func benchGateway(ctx context.Context, r *report) error {
 	r.atMost("CPU-µs a request, with auth, limits, routing and metering", cost["fermi"], 110)
 	r.atMost("of what Go's bare ReverseProxy takes", cost["fermi"]/cost["bare"], 1.25)
 	r.atMost("of what Caddy takes", cost["fermi"]/cost["caddy"], 1)
-	for _, name := range []string{"bare", "caddy", "nginx", "haproxy"} {
-		r.tell("CPU-µs a request of "+name, cost[name])
+	for _, name := range []string{"bare", "caddy", "nginx", "haproxy", "earlier"} {
+		if cost[name] > 0 {
+			r.tell("CPU-µs a request of "+name, cost[name])
+		}
 	}
 	added, err := scene.firstWord(ctx)
 	if err != nil {
@@ -188,8 +193,11 @@ func (s *scene) startCarriers(ctx context.Context, bin, key string) error {
 		name string
 		make func(at string) *exec.Cmd
 	}
-	for _, p := range []program{
-		{"fermi", func(at string) *exec.Cmd { return exec.Command(bin, "gateway", "--data", s.c.Dir, "--listen", at) }},
+	ours := func(bin string) func(at string) *exec.Cmd {
+		return func(at string) *exec.Cmd { return exec.Command(bin, "gateway", "--data", s.c.Dir, "--listen", at) }
+	}
+	programs := []program{
+		{"fermi", ours(bin)},
 		{"bare", func(at string) *exec.Cmd {
 			cmd := exec.Command(self, "gateway")
 			cmd.Env = append(os.Environ(), bareProxy+"="+at+" http://"+s.backend)
@@ -205,7 +213,11 @@ http { access_log off; upstream b { server %[2]s; keepalive 256; keepalive_reque
 		{"haproxy", func(at string) *exec.Cmd {
 			return exec.Command("haproxy", "-db", "-f", write("haproxy.cfg", fmt.Sprintf("global\n maxconn 8192\ndefaults\n mode http\n timeout connect 5s\n timeout client 1h\n timeout server 1h\n http-reuse always\nfrontend f\n bind %s\n default_backend b\nbackend b\n server s %s\n", at, s.backend)))
 		}},
-	} {
+	}
+	if bin := os.Getenv(earlier); bin != "" {
+		programs = append(programs, program{"earlier", ours(bin)})
+	}
+	for _, p := range programs {
 		at, e := freeAddress()
 		if e != nil {
 			return e
@@ -224,7 +236,7 @@ http { access_log off; upstream b { server %[2]s; keepalive 256; keepalive_reque
 		}
 		s.started = append(s.started, cmd)
 		v := &carrier{name: p.name, url: "http://" + at, pid: cmd.Process.Pid}
-		if p.name == "fermi" {
+		if p.name == "fermi" || p.name == "earlier" {
 			v.url, v.key = v.url+"/inference/bench", key
 		}
 		s.carriers = append(s.carriers, v)

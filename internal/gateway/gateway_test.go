@@ -53,7 +53,7 @@ func (k *known) Get(_ context.Context, key api.Key, _ int64) (api.Object, error)
 
 // world is a gateway before services that are handlers.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	known *known
 	g     *Gateway
 	url   string
@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // newKnown is what a gateway reads, without one.
-func newKnown(t *testing.T) *world {
+func newKnown(t testing.TB) *world {
 	k := &known{objs: map[api.Key]api.Object{}}
 	w := &world{t: t, known: k}
 	k.put(&api.Project{Meta: api.Meta{Name: "a"}, Spec: api.ProjectSpec{Members: []string{"ann"}}}, &api.Project{Meta: api.Meta{Name: "b"}, Spec: api.ProjectSpec{Members: []string{"bob"}}},

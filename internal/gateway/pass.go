@@ -103,11 +103,12 @@ func sameOrigin(r *http.Request) bool {
 
 // check finds who a secret speaks for. Its form is door.NewSecret's: fermi_<name>_<43 characters>.
 func (g *Gateway) check(ctx context.Context, secret string, use api.TokenUse) (*pass, error) {
-	parts := strings.SplitN(secret, "_", 3)
-	if len(secret) > 256 || len(parts) != 3 || parts[0] != "fermi" || !api.IsName(parts[1]) {
+	rest, ours := strings.CutPrefix(secret, "fermi_")
+	name, _, whole := strings.Cut(rest, "_")
+	if len(secret) > 256 || !ours || !whole || !api.IsName(name) {
 		return nil, errToken
 	}
-	o, err := g.cfg.Store.Get(ctx, api.Key{Kind: api.KindToken, Name: parts[1]}, 0)
+	o, err := g.cfg.Store.Get(ctx, api.Key{Kind: api.KindToken, Name: name}, 0)
 	if fault.Is(err, fault.NotFound) {
 		return nil, errToken
 	} else if err != nil {
@@ -115,7 +116,9 @@ func (g *Gateway) check(ctx context.Context, secret string, use api.TokenUse) (*
 	}
 	token := o.(*api.Token)
 	sum := sha256.Sum256([]byte(secret))
-	if token.Spec.Use != use || subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(token.Spec.Hash)) != 1 {
+	var hash [2 * sha256.Size]byte
+	hex.Encode(hash[:], sum[:])
+	if token.Spec.Use != use || subtle.ConstantTimeCompare(hash[:], []byte(token.Spec.Hash)) != 1 {
 		return nil, errToken
 	}
 	now := g.cfg.Clock.Now()

@@ -28,7 +28,7 @@ type Result struct {
 
 // Reconciler brings one object nearer to its wish. It is called again for any change; calling it
 // twice changes nothing. A fault of code Conflict means that another writer was faster: it is retried with the same
-// growing pause as any other fault, but is not logged as a warning.
+// growing pause as any other fault, unless a change came meanwhile: then at once. It is not logged as a warning.
 type Reconciler interface {
 	Reconcile(ctx context.Context, key api.Key) (Result, error)
 }
@@ -202,6 +202,10 @@ func (l *Loop) finish(key api.Key, res Result, err error) {
 	delay := min(firstDelay<<min(n, 12), lastDelay)
 	if fault.Is(err, fault.Conflict) {
 		l.cfg.Log.Debug("somebody was faster; trying again", "loop", l.cfg.Name, "key", key.String(), "error", err)
+		if again { // what they wrote may be what came meanwhile: no change comes that would ask for a turn
+			l.add(key)
+			return
+		}
 	} else {
 		l.cfg.Log.Warn("turn failed; trying again", "loop", l.cfg.Name, "key", key.String(), "in", delay, "error", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/reconcile"
 )
 
@@ -98,6 +99,39 @@ func TestAnAddDuringATurnRunsAgain(t *testing.T) {
 	l.Add(key)
 	close(release)
 	wait(t, second)
+}
+
+// TestAConflictWithAChangeIsRetriedAtOnce: what came during the turn is what it did not know; no time has to pass.
+func TestAConflictWithAChangeIsRetriedAtOnce(t *testing.T) {
+	var l *reconcile.Loop
+	turned := make(chan int, 8)
+	f := &fake{active: map[api.Key]bool{}, turns: map[api.Key]int{}, t: t, do: func(_ api.Key, turn int) (reconcile.Result, error) {
+		defer func() { turned <- turn }()
+		if turn == 1 {
+			l.Add(key)
+			return reconcile.Result{}, fault.New(fault.Conflict, "Stale", fault.T("no", "否"))
+		}
+		return reconcile.Result{}, nil
+	}}
+	l = reconcile.New(reconcile.Config{Name: "test", Reconciler: f, Clock: clock.NewFake(time.Unix(1, 0)), Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	l.Add(key)
+	for want := 1; want <= 2; want++ {
+		select {
+		case got := <-turned:
+			if got != want {
+				t.Errorf("turn %d, not %d", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("no second turn without a pause")
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestWakeComesBack(t *testing.T) {

@@ -38,8 +38,7 @@ func TestColdStarts(t *testing.T) {
 	w := newWorld(t)
 	starts, sides := harness.EnvInt("FERMI_COLD_STARTS", 12), harness.EnvInt("FERMI_COLD_SIDES", 2)
 	var mu sync.Mutex
-	var ours []time.Duration
-	var begins, ends []time.Duration
+	var ours, begins, ends, made, placed, started []time.Duration // the last three are the parts of begins
 	var wg sync.WaitGroup
 	for side := range sides {
 		name := fmt.Sprintf("cold-%d", side)
@@ -63,6 +62,11 @@ func TestColdStarts(t *testing.T) {
 				begin, end := moment(at.Exec).Sub(asked), answered.Sub(moment(at.Ready))
 				mu.Lock()
 				begins, ends, ours = append(begins, begin), append(ends, end), append(ours, begin+end)
+				for _, r := range w.replicas(name) {
+					if r.Status.PlacedAt != nil {
+						made, placed, started = append(made, r.Meta.CreatedAt.Sub(asked)), append(placed, r.Status.PlacedAt.Sub(r.Meta.CreatedAt)), append(started, moment(at.Exec).Sub(*r.Status.PlacedAt))
+					}
+				}
 				mu.Unlock()
 			}
 		})
@@ -71,11 +75,15 @@ func TestColdStarts(t *testing.T) {
 	if len(ours) == 0 {
 		return
 	}
-	for _, l := range [][]time.Duration{ours, begins, ends} {
+	for _, l := range [][]time.Duration{ours, begins, ends, made, placed, started} {
 		slices.Sort(l)
 	}
 	p := func(l []time.Duration, share int) time.Duration {
+		if len(l) == 0 {
+			return 0
+		}
 		return l[min(len(l)*share/100, len(l)-1)].Round(time.Millisecond)
 	}
 	t.Logf("%d cold starts: ours p50 %s p95 %s; first byte to exec p50 %s p95 %s; ready to answered p50 %s p95 %s", len(ours), p(ours, 50), p(ours, 95), p(begins, 50), p(begins, 95), p(ends, 50), p(ends, 95))
+	t.Logf("p50 of the way to exec: until its replica was made %s, placed %s, exec %s", p(made, 50), p(placed, 50), p(started, 50))
 }

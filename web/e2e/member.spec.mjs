@@ -232,7 +232,7 @@ test.describe
     });
 
     test("deploys a service and asks it", async () => {
-      const scene = { page, base, t, accessible, picture, must, clean };
+      const scene = { page, base, t, accessible, picture, must, clean, complaints };
       await seeService(scene, lang === "zh" ? "螺旋分类服务" : "spirals for vision", lang);
     });
   });

@@ -116,12 +116,41 @@ export async function seeEnvironment({ page, base, t, accessible, picture, must,
 }
 
 /** Somebody deploys the sample, asks it, looks at how programs reach it, and changes it. */
-export async function seeService({ page, base, t, accessible, picture, must, clean }, name, lang) {
+export async function seeService({ page, base, t, accessible, picture, must, clean, complaints }, name, lang) {
   await page.goto(`${base}/services/create`);
   await page.getByLabel(t["create.displayName"], { exact: true }).fill(name);
   await accessible(page, "create service");
   await picture(page, `service-create-${lang}`);
-  await page.getByRole("button", { name: t["svc.submit"], exact: true }).click();
+  // Zones and a schema: what is wrong with them stands at their rows, whoever finds it.
+  const submit = page.getByRole("button", { name: t["svc.submit"], exact: true });
+  const choose = async (label, option) => {
+    await page.getByRole("combobox", { name: label }).first().click();
+    await page.getByRole("option", { name: option, exact: true }).click();
+  };
+  await page.getByRole("button", { name: t["svc.zoneAdd"], exact: true }).click();
+  await page.getByRole("button", { name: t["svc.zoneAdd"], exact: true }).click();
+  const weights = page.getByLabel(t["svc.zoneWeight"], { exact: true });
+  await weights.nth(1).fill("5000");
+  await choose(t["svc.format"], t["svc.format.json"]);
+  const schema = page.getByLabel(t["svc.schemaField"], { exact: true });
+  await schema.fill("[1]");
+  await submit.click();
+  await page.getByText(t["svc.schemaBad"], { exact: true }).waitFor();
+  await schema.fill("type: float");
+  await submit.click();
+  await page.locator('[aria-invalid="true"]').nth(1).waitFor();
+  must((await weights.nth(1).getAttribute("aria-invalid")) === "true", "the weight is not marked");
+  must((await weights.nth(0).getAttribute("aria-invalid")) !== "true", "the weight of another row is marked");
+  must((await schema.getAttribute("aria-invalid")) === "true", "the schema is not marked");
+  await accessible(page, "refused service");
+  await picture(page, `service-refused-${lang}`);
+  must(
+    complaints.splice(0).every((c) => /400/.test(c)),
+    "another complaint than the refusal",
+  );
+  await schema.fill("type: object");
+  for (const n of [2, 1]) await page.getByLabel(t["svc.zoneRemove"].replace("{{n}}", n), { exact: true }).click();
+  await submit.click();
   await page.getByRole("heading", { name }).waitFor();
   await page.getByText(t["svc.state.Running"], { exact: true }).first().waitFor({ timeout: 60_000 });
   const ask = page.getByRole("textbox", { name: t["play.ask"], exact: true });

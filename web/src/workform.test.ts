@@ -12,6 +12,7 @@ import {
   placeAll,
   portsOf,
   repositoryOf,
+  schemaOf,
   serviceOf,
   snapshotOf,
   without,
@@ -43,6 +44,45 @@ test("where a service is asked, and what its questions look like", () => {
   });
   const fields = ["path", "format"].map((f) => ({ path: `spec.${f}`, message: f }));
   expect(placeAll(fields, form, []).at).toEqual({ path: "path", format: "format" });
+});
+
+test("zones of a service, their replicas instead of its own, and refusals at their rows", () => {
+  const zones = [
+    { zone: "beijing-1", replicas: 2, weight: 80, role: "primary" as const, serves: "north, east" },
+    { zone: "shanghai-1", replicas: "" as const, weight: "" as const, role: "backup" as const, serves: "" },
+  ];
+  const form = { ...emptyService, displayName: "chat", replicas: 7, zones };
+  expect(serviceOf(form)).toEqual({
+    metadata: { displayName: "chat" },
+    spec: {
+      zones: [
+        { zone: "beijing-1", replicas: 2, weight: 80, serves: ["north", "east"] },
+        { zone: "shanghai-1", role: "backup" },
+      ],
+      protocol: "rest",
+      template: { engine: "sample" },
+    },
+  });
+  const fields = ["zones[1].zone", "zones[0].weight", "zones"].map((f) => ({ path: `spec.${f}`, message: f }));
+  const placed = placeAll(fields, form, ["replicas"]);
+  expect(placed.at).toEqual({ "zones.1.zone": "zones[1].zone", "zones.0.weight": "zones[0].weight", zones: "zones" });
+  expect(without(placed, ["zones"]).at).toEqual({});
+  const env = { ...emptyEnvironment, zone: "nowhere" };
+  expect(placeAll([{ path: "spec.zone", message: "z" }], env, []).at).toEqual({ zone: "z" });
+});
+
+test("a schema as JSON or YAML, for JSON alone", () => {
+  const form = { ...emptyService, displayName: "p", format: "json" as const, schema: '{"type": "object"}' };
+  expect(serviceOf(form)).toMatchObject({ spec: { format: "json", schema: { type: "object" } } });
+  expect(schemaOf({ ...form, schema: "type: object\nrequired: [x]\n" })).toEqual({
+    schema: { type: "object", required: ["x"] },
+  });
+  for (const bad of ["[1]", "just words", '{"type":', "3"])
+    expect(schemaOf({ ...form, schema: bad }), bad).toEqual({ bad: true });
+  expect(schemaOf({ ...form, format: "openai" })).toEqual({});
+  expect(schemaOf({ ...form, protocol: "grpc" })).toEqual({});
+  const fields = [{ path: "spec.schema.properties.x.type", message: "t" }];
+  expect(placeAll(fields, form, []).at).toEqual({ schema: "t" });
 });
 
 test("an engine with a model of the registry and its options", () => {

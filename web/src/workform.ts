@@ -1,4 +1,5 @@
 // Environments and services being written: what a form holds, and the manifest it means.
+import { parse } from "yaml";
 import type { RefusedField } from "./faults";
 
 export interface Variable {
@@ -98,6 +99,15 @@ export function optionsOf(engine: Engine): readonly EngineOption[] {
   return engine === "onnxruntime" ? ["batchSize"] : [];
 }
 
+/** What a zone has of a service. */
+export interface ZoneRow {
+  zone: string;
+  replicas: number | "";
+  weight: number | "";
+  role: "primary" | "backup";
+  serves: string; // regions, apart by commas or spaces
+}
+
 export interface ServiceForm extends WorkForm, Record<Exclude<EngineOption, "precision">, number | ""> {
   id: string; // its name in addresses
   engine: Engine;
@@ -108,9 +118,11 @@ export interface ServiceForm extends WorkForm, Record<Exclude<EngineOption, "pre
   modelTask: string;
   modelFile: string;
   replicas: number | "";
+  zones: ZoneRow[];
   protocol: "rest" | "grpc" | "websocket";
   path: string;
   format: "" | "openai" | "kserve-v2" | "json";
+  schema: string; // JSON or YAML
   port: number | "";
   health: string;
   timeout: string;
@@ -150,9 +162,11 @@ export const emptyService: ServiceForm = {
   modelTask: "",
   modelFile: "",
   replicas: 1,
+  zones: [],
   protocol: "rest",
   path: "",
   format: "",
+  schema: "",
   port: "",
   health: "",
   timeout: "",
@@ -218,12 +232,12 @@ export function repositoryOf(text: string, secret: string): Record<string, unkno
   return some({ url: branch ? url.slice(0, cut) : url, revision: branch ? url.slice(cut + 1) : "", secret });
 }
 
+/** Words as people write lists of them. */
+const words = (text: string) => text.split(/[\s,，、]+/).filter((one) => one !== "");
+
 /** Ports as people write them; what is no number is sent as 0, which the server refuses by its place. */
 export function portsOf(text: string): { port: number }[] {
-  return text
-    .split(/[\s,，、]+/)
-    .filter((one) => one !== "")
-    .map((one) => ({ port: /^\d{1,5}$/.test(one) ? Number(one) : 0 }));
+  return words(text).map((one) => ({ port: /^\d{1,5}$/.test(one) ? Number(one) : 0 }));
 }
 
 /** A spec with what a template has and it does not say: field by field, and variables by their names. */
@@ -281,6 +295,22 @@ function codeOf(f: ServiceForm): object {
   return f.code === "none" ? {} : { ...from, ...some({ requirements: f.requirements }) };
 }
 
+function zoneOf(z: ZoneRow): Record<string, unknown> {
+  const said = some({ replicas: z.replicas, weight: z.weight, role: z.role === "backup" ? z.role : "" });
+  return { zone: z.zone, ...said, ...some({ serves: words(z.serves) }) };
+}
+
+/** A schema as it was written: what it says, or that it is none. Formats that are not JSON have none. */
+export function schemaOf(f: ServiceForm): { schema?: Record<string, unknown>; bad?: boolean } {
+  if (f.format !== "json" || f.protocol === "grpc" || f.schema.trim() === "") return {};
+  try {
+    const schema: unknown = parse(f.schema);
+    return isObject(schema) ? { schema } : { bad: true };
+  } catch {
+    return { bad: true };
+  }
+}
+
 export function serviceOf(f: ServiceForm): object {
   const { image, command, ...rest } = shared(f);
   const own =
@@ -296,10 +326,12 @@ export function serviceOf(f: ServiceForm): object {
   return {
     metadata: some({ name: f.id.trim(), displayName: f.displayName }),
     spec: some({
-      replicas: f.replicas,
+      replicas: f.zones.length > 0 ? "" : f.replicas,
+      zones: f.zones.map(zoneOf),
       protocol: f.protocol,
       path: f.path.trim(),
       format: f.protocol === "grpc" ? "" : f.format,
+      schema: schemaOf(f).schema,
       timeout: f.timeout.trim(),
       maxConcurrency: f.maxConcurrency,
       maxQueue: f.maxQueue,
@@ -340,6 +372,7 @@ const places: readonly [RegExp, Place][] = [
   [/^spec\.protocol$/, "protocol"],
   [/^spec\.path$/, "path"],
   [/^spec\.format$/, "format"],
+  [/^spec\.schema\b/, "schema"],
   [/^spec\.timeout$/, "timeout"],
   [/^spec\.maxConcurrency$/, "maxConcurrency"],
   [/^spec\.maxQueue$/, "maxQueue"],
@@ -366,6 +399,9 @@ const places: readonly [RegExp, Place][] = [
 
 /** Where in the form a refused path was written; undefined: the form has no place for it. */
 export function placeOf(path: string, f: WorkForm): Place | undefined {
+  const zone = /^spec\.zones\[(\d+)\](?:\.(\w+))?/.exec(path);
+  if (zone && "zones" in f) return zone[2] ? `zones.${zone[1]}.${zone[2]}` : `zones.${zone[1]}`;
+  if ("zones" in f && path === "spec.zones") return "zones";
   const row = /^spec\.(?:template\.)?(env|secretFiles)\[(\d+)\]/.exec(path);
   if (row) {
     const n = Number(row[2]);

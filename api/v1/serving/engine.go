@@ -2,6 +2,7 @@ package serving
 
 import (
 	"cmp"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -55,17 +56,19 @@ type Recipe struct {
 	asked string
 	// words are the flags of options by the options' names; one that is not here is refused.
 	words map[string]string
+	// shares says that its flag for maxLength is what all requests have together: each of batchSize gets its part.
+	shares bool
 	// several is what it is told where its members are several, by the shell: there, $GROUP_RANK is which of $GROUP_WORLD_SIZE it is, and $MASTER_ADDR the lead's.
 	several string
 	// adapters is how it is told of adapters.
 	adapters adapterWords
-	// name is the flag for the model's name at its clients; "": it has none.
-	name string
+	modelWords
 	// fixed words come before all others.
 	fixed []string
-	// model is the flag for the model; "": $MODEL stands in the script.
-	model string
 }
+
+// modelWords are the flags for the model's name at its clients, "" where there is none, and for the model, "" where $MODEL stands in the script.
+type modelWords struct{ name, model string }
 
 // Gauges are what an engine says of itself in Prometheus' format, at its port for HTTP, by their names in its versions.
 type Gauges struct {
@@ -93,10 +96,10 @@ const (
 
 // Recipes is the table, but for custom, which is the manifest's own command.
 var Recipes = []Recipe{
-	{Engine: EngineSample, Program: []string{"fermi", "sample", "serve"}, Verified: true, Health: usualHealth, model: "--model", asked: "/predict", adapters: adapterWords{flag: "--adapter", each: true}},
+	{Engine: EngineSample, Program: []string{"fermi", "sample", "serve"}, Verified: true, Health: usualHealth, modelWords: modelWords{model: "--model"}, asked: "/predict", adapters: adapterWords{flag: "--adapter", each: true}},
 	{
 		Engine: EngineONNX, Program: []string{"python3", "-m", "fermi.onnx"}, Verified: true, Health: kserveHealth, Metrics: Gauges{Path: prometheusMetrics},
-		name: "--name", model: "--model", words: map[string]string{optionBatch: "--max-batch"}, asked: kserveInfer,
+		modelWords: modelWords{"--name", "--model"}, words: map[string]string{optionBatch: "--max-batch"}, asked: kserveInfer,
 	},
 	{
 		Engine: EngineTriton, Program: []string{"tritonserver"}, Verified: true, Health: kserveHealth, GRPC: true, asked: kserveInfer,
@@ -126,18 +129,18 @@ exec "$0" "$@" --ts-config "$T" --model-store "$(dirname "$MODEL")" --models "$N
 	},
 	{
 		Engine: EngineLlama, Program: []string{"llama-server"}, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"llamacpp:requests_deferred"}, []string{"llamacpp:kv_cache_usage_ratio"}}, fixed: []string{"--metrics", "--host", allAddresses},
-		asked: openAIChat, name: "--alias", script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`, words: map[string]string{optionBatch: "--parallel", optionLength: "--ctx-size"},
+		asked: openAIChat, modelWords: modelWords{name: "--alias"}, script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`, words: map[string]string{optionBatch: "--parallel", optionLength: "--ctx-size"}, shares: true,
 	},
 	{
 		Engine: EngineVLLM, Program: []string{"vllm", "serve"}, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"vllm:num_requests_waiting"}, []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}}, asked: openAIChat, fixed: []string{"--host", allAddresses},
-		name: "--served-model-name", script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`,
+		modelWords: modelWords{name: "--served-model-name"}, script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`,
 		adapters: adapterWords{before: []string{"--enable-lora"}, flag: "--lora-modules", full: true},
 		several:  `set -- "$@" --nnodes "$GROUP_WORLD_SIZE" --node-rank "$GROUP_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"; [ "$GROUP_RANK" = 0 ] || set -- "$@" --headless`,
 		words:    map[string]string{optionBatch: "--max-num-seqs", optionLength: "--max-model-len", optionPrec: "--dtype", optionTensor: "--tensor-parallel-size", optionPipeline: "--pipeline-parallel-size"},
 	},
 	{
 		Engine: EngineSGLang, Program: []string{"python3", "-m", "sglang.launch_server"}, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"sglang:num_queue_reqs"}, []string{"sglang:token_usage"}}, asked: openAIChat, fixed: []string{"--enable-metrics", "--host", allAddresses},
-		name: "--served-model-name", script: `exec "$0" "$@" --model-path "$MODEL" --port "$PORT"`,
+		modelWords: modelWords{name: "--served-model-name"}, script: `exec "$0" "$@" --model-path "$MODEL" --port "$PORT"`,
 		adapters: adapterWords{before: []string{"--enable-lora"}, flag: "--lora-paths"},
 		several:  `set -- "$@" --nnodes "$GROUP_WORLD_SIZE" --node-rank "$GROUP_RANK" --dist-init-addr "$MASTER_ADDR:$MASTER_PORT"`,
 		words:    map[string]string{optionBatch: "--max-running-requests", optionLength: "--context-length", optionPrec: "--dtype", optionTensor: "--tp-size", optionPipeline: "--pp-size"},
@@ -196,6 +199,9 @@ func (o *EngineOptions) given() (out []option) {
 	return out
 }
 
+// together is how many tokens as many requests have as are worked on together.
+func (o *EngineOptions) together() int { return o.MaxLength * max(o.BatchSize, 1) }
+
 // healthOf is where an engine says that it answers; "": it is enough that it takes connections.
 func (t *ServiceTemplate) healthOf(service string) string {
 	r := RecipeOf(t.Engine)
@@ -249,6 +255,9 @@ func (t *ServiceTemplate) command(service string) []string {
 		words = append(words, r.model, file)
 	}
 	for _, o := range t.Options.given() {
+		if o.name == optionLength && r.shares {
+			o.value = strconv.Itoa(t.Options.together())
+		}
 		words = append(words, r.words[o.name], o.value)
 	}
 	words = append(words, r.adapters.make(t, service)...)
@@ -295,6 +304,9 @@ func (f *faults) engine(at string, t *ServiceTemplate) {
 	if o := t.Options; o != nil {
 		f.count(at+".options.batchSize", o.BatchSize, 0, 65536)
 		f.count(at+".options.maxLength", o.MaxLength, 0, 100_000_000)
+		if r != nil && r.shares && o.together() > math.MaxInt32 {
+			f.add(at+".options.maxLength", "All requests together have batchSize × maxLength tokens; engine %s takes %d at most.", "全部请求合计为 batchSize × maxLength 个 token，引擎 %s 最多 %d 个。", t.Engine, math.MaxInt32)
+		}
 		f.count(at+".options.tensorParallel", o.TensorParallel, 0, 1024)
 		f.count(at+".options.pipelineParallel", o.PipelineParallel, 0, 1024)
 		if !slices.Contains([]string{"", "auto", "float32", "float16", "bfloat16"}, o.Precision) {

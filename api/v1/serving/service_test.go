@@ -77,17 +77,18 @@ func TestRules(t *testing.T) {
 		"spec.autoscale.metrics": func(p *ServiceSpec) {
 			p.Autoscale = &ServiceAutoscale{MaxReplicas: 2, Metrics: []ScaleMetric{{MetricDevice, 50}}}
 		},
-		"spec.gateway.affinity":    func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Affinity: "love"} },
-		"spec.gateway.ping":        func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Ping: 1} },
-		"spec.gateway.hedge":       func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Hedge: -1} },
-		"spec.gateway.log.percent": func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Log: &RequestLog{Percent: 101}} },
-		"spec.gateway.cache.ttl":   func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Cache: &ResponseCache{}} },
-		"spec.template.spot":       func(p *ServiceSpec) { p.Template.Spot = "always" },
-		"spec.zones.zone":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a"}, {Zone: "a"}} },
-		"spec.zones.role":          func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Role: ZoneBackup}} },
-		"spec.zones.weight":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Weight: -1}} },
-		"spec.zones.minReplicas":   func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", MinReplicas: 1}} },
-		"spec.zones.maxReplicas": func(p *ServiceSpec) {
+		"spec.gateway.affinity":     func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Affinity: "love"} },
+		"spec.gateway.ping":         func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Ping: 1} },
+		"spec.gateway.hedge":        func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Hedge: -1} },
+		"spec.gateway.log.percent":  func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Log: &RequestLog{Percent: 101}} },
+		"spec.gateway.cache.ttl":    func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Cache: &ResponseCache{}} },
+		"spec.template.spot":        func(p *ServiceSpec) { p.Template.Spot = "always" },
+		"spec.zones[1].zone":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a"}, {Zone: "a"}} },
+		"spec.zones[0].zone":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "A b"}} },
+		"spec.zones[0].role":        func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", Role: ZoneBackup}} },
+		"spec.zones[1].weight":      func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a"}, {Zone: "b", Weight: -1}} },
+		"spec.zones[0].minReplicas": func(p *ServiceSpec) { p.Zones = []ServiceZone{{Zone: "a", MinReplicas: 1}} },
+		"spec.zones": func(p *ServiceSpec) {
 			p.Zones, p.Autoscale = []ServiceZone{{Zone: "a", MaxReplicas: 1}}, &ServiceAutoscale{MaxReplicas: 2}
 		},
 		"spec.slo.availability":       func(p *ServiceSpec) { p.SLO = &SLO{Availability: 100} },
@@ -105,6 +106,13 @@ func TestRules(t *testing.T) {
 		if list := bad.Validate(); len(list) == 0 || list[0].Path != path || list[0].Message.EN == "" || list[0].Message.ZH == "" {
 			t.Errorf("%s: %+v", path, list)
 		}
+	}
+	wide := service(func(p *ServiceSpec) {
+		p.Template = ServiceTemplate{Engine: EngineLlama, Options: &EngineOptions{BatchSize: 1000, MaxLength: 10_000_000}}
+	})
+	wide.Default()
+	if list := wide.Validate(); len(list) != 1 || list[0].Path != "spec.template.options.maxLength" {
+		t.Errorf("more tokens than llama.cpp can count: %+v", list)
 	}
 	long := service(func(*ServiceSpec) {})
 	long.Default()

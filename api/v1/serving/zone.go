@@ -1,6 +1,8 @@
 package serving
 
 import (
+	"fmt"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
@@ -50,9 +52,13 @@ func (p *ServiceSpec) fillZones() {
 
 func (f *faults) zones(at string, p *ServiceSpec) {
 	seen, primary := map[string]bool{}, false
-	for _, z := range p.Zones {
-		if !api.IsName(z.Zone) || seen[z.Zone] {
-			f.add(at+".zone", "%q is no zone, or is named twice.", "%q 不是合法的可用区，或重复出现。", z.Zone)
+	for i, z := range p.Zones {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		switch {
+		case !api.IsName(z.Zone):
+			f.add(at+".zone", "%q is no name of a zone.", "%q 不是合法的可用区名称。", z.Zone)
+		case seen[z.Zone]:
+			f.add(at+".zone", "The zone %s is named twice.", "可用区 %s 重复出现。", z.Zone)
 		}
 		seen[z.Zone] = true
 		f.count(at+".replicas", z.Replicas, 1, MaxReplicas)
@@ -66,7 +72,7 @@ func (f *faults) zones(at string, p *ServiceSpec) {
 		}
 	}
 	if len(p.Zones) > 0 && !primary {
-		f.add(at+".role", "At least one zone must be primary.", "至少需要一个主可用区（primary）。")
+		f.add(at+"[0].role", "At least one zone must be primary.", "至少需要一个主可用区（primary）。")
 	}
 	f.zoneBounds(at, p)
 }
@@ -74,7 +80,8 @@ func (f *faults) zones(at string, p *ServiceSpec) {
 // zoneBounds checks how many replicas zones may have of a service that scales.
 func (f *faults) zoneBounds(at string, p *ServiceSpec) {
 	least, most, bounded := 0, 0, true
-	for _, z := range p.Zones {
+	for i, z := range p.Zones {
+		at := fmt.Sprintf("%s[%d]", at, i)
 		f.count(at+".minReplicas", z.MinReplicas, 0, MaxReplicas)
 		f.count(at+".maxReplicas", z.MaxReplicas, 0, MaxReplicas)
 		if (z.MinReplicas != 0 || z.MaxReplicas != 0) && (p.Autoscale == nil || z.Role == ZoneBackup) {
@@ -92,9 +99,9 @@ func (f *faults) zoneBounds(at string, p *ServiceSpec) {
 		return
 	}
 	if a.MinReplicas > 0 && least > a.MinReplicas || least > a.MaxReplicas {
-		f.add(at+".minReplicas", "The zones want %d replicas together; autoscale.minReplicas is %d.", "各可用区合计至少 %d 个副本，而 autoscale.minReplicas 为 %d。", least, a.MinReplicas)
+		f.add(at, "The zones want %d replicas together; autoscale.minReplicas is %d.", "各可用区合计至少 %d 个副本，而 autoscale.minReplicas 为 %d。", least, a.MinReplicas)
 	}
 	if bounded && most < a.MaxReplicas {
-		f.add(at+".maxReplicas", "The zones take %d replicas together; autoscale.maxReplicas is %d.", "各可用区合计最多 %d 个副本，而 autoscale.maxReplicas 为 %d。", most, a.MaxReplicas)
+		f.add(at, "The zones take %d replicas together; autoscale.maxReplicas is %d.", "各可用区合计最多 %d 个副本，而 autoscale.maxReplicas 为 %d。", most, a.MaxReplicas)
 	}
 }

@@ -27,7 +27,7 @@ func Add(root *cobra.Command) {
 		Use: "service", Aliases: []string{"svc", "services"}, Short: cli.Both("Inference services: what answers requests", "推理服务：对外应答请求"),
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(create(), update(), answers(), batch.Worker(), list(), get(), scale(), canary(), traffic(), figures(), slo(), promote(), rollback(), autoscale(),
+	c.AddCommand(create(), update(), answers(), batch.Worker(), list(), get(), scale(), canary(), traffic(), figures(), slo(), promote(), rollback(), autoscale(), zones(),
 		stopping("stop", true, "End its replicas; its address stays its own", "停止服务，保留地址"),
 		stopping("start", false, "Let a stopped service answer again", "重新启动已停止的服务"), remove(), cli.Logs(serving.Kind, cli.Both("What its replicas print", "查看副本输出"), "  fermi service logs spirals -f"))
 	c.GroupID = cli.GroupWork
@@ -352,7 +352,7 @@ func scale() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { s.Replicas = n; return nil }); err != nil || noWait {
+			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { return scaleTo(s, n) }); err != nil || noWait {
 				return err
 			}
 			return w.settled(cmd.Context(), args[0])
@@ -360,6 +360,20 @@ func scale() *cobra.Command {
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it is so", "不等待完成"))
 	return c
+}
+
+// scaleTo has a service stand on so many replicas, where that is its own to say.
+func scaleTo(s *serving.ServiceSpec, n int) error {
+	switch {
+	case len(s.Zones) > 0:
+		return fault.New(fault.Invalid, "ScaledByZones", fault.T("Its zones say how many replicas stand in each.", "该服务的副本数由各可用区分别设定。")).
+			WithHint(fault.T("Say it by zone: fermi service zones NAME ZONE=REPLICAS ….", "按可用区设置：fermi service zones NAME ZONE=REPLICAS …。"))
+	case s.Autoscale != nil:
+		return fault.New(fault.Invalid, "ScaledByLoad", fault.T("It has as many replicas as it needs, within the bounds of its autoscaling.", "该服务已启用自动伸缩，副本数在其上下限内自动调整。")).
+			WithHint(fault.T("Change the bounds, fermi service autoscale NAME --min N --max N, or end it: --off.", "修改上下限：fermi service autoscale NAME --min N --max N；关闭：--off。"))
+	}
+	s.Replicas = n
+	return nil
 }
 
 func stopping(word string, stop bool, en, zh string) *cobra.Command {

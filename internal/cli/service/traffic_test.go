@@ -4,7 +4,21 @@ import (
 	"testing"
 
 	"github.com/fermi-cluster/fermi/api/v1/serving"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
+
+// TestScaleTo: who has no say in the number of replicas is told so.
+func TestScaleTo(t *testing.T) {
+	for reason, s := range map[string]*serving.ServiceSpec{
+		"":              {Replicas: 1},
+		"ScaledByZones": {Replicas: 1, Zones: []serving.ServiceZone{{Zone: "a", Replicas: 1}}},
+		"ScaledByLoad":  {Replicas: 1, Autoscale: &serving.ServiceAutoscale{MaxReplicas: 5}},
+	} {
+		if err := scaleTo(s, 3); fault.ReasonOf(err) != reason || (s.Replicas == 3) != (reason == "") {
+			t.Errorf("%s: %v, %d replicas", reason, err, s.Replicas)
+		}
+	}
+}
 
 // TestShareKeepsWhatIsNotSaid: a rule does not end a shadow, a shadow does not end rules, and both end when somebody says so.
 func TestShareKeepsWhatIsNotSaid(t *testing.T) {

@@ -95,7 +95,7 @@ func (c *Contract) Check(path string, h http.Header, body []byte) *fault.Field {
 	return c.own.CheckValid(body)
 }
 
-// must reads a schema of ours when it is first asked for: most programs never do.
+// must reads a schema of ours when it is first needed: every launcher is a start of this program.
 func must(text string) func() *shape.Shape {
 	return sync.OnceValue(func() *shape.Shape {
 		var schema map[string]any

@@ -1,4 +1,4 @@
-import { NumberInput, Select, SimpleGrid, Stack, Text, TextInput } from "@mantine/core";
+import { NumberInput, Select, SimpleGrid, Stack, Text, Textarea, TextInput } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { useTasks } from "../api/queries";
@@ -19,6 +19,7 @@ import {
   ValueFields,
   WithProjects,
 } from "../parts/work-fields";
+import { ZoneRows } from "../parts/zone-rows";
 import { keepProject, usualProject } from "../project";
 import {
   type EngineOption,
@@ -27,6 +28,7 @@ import {
   engineOptions,
   optionsOf,
   type ServiceForm,
+  schemaOf,
   serviceOf,
 } from "../workform";
 
@@ -54,6 +56,8 @@ function hidden(f: ServiceForm): readonly string[] {
       (k) => !(models[f.modelFrom] as string[]).includes(k),
     ),
     ...engineOptions.filter((o) => !known.includes(o)),
+    ...(f.format === "json" && f.protocol !== "grpc" ? [] : ["schema"]),
+    ...(f.zones.length > 0 ? ["replicas"] : []),
   ];
   if (f.engine !== "custom") return [...gone, ...ownFields, ...(f.engine === "sample" ? ["image"] : [])];
   const sources = { none: [], archive: ["archive"], git: ["gitUrl", "gitRevision", "gitSecret"], folder: ["folder"] };
@@ -65,7 +69,7 @@ function hidden(f: ServiceForm): readonly string[] {
 function Editor({ projects }: { projects: readonly Project[] }) {
   const { t } = useTranslation();
   const names = projects.map((p) => p.metadata.name ?? "");
-  const { form, change, faults, refused, clear } = useWorkForm<ServiceForm>(
+  const { form, change, faults, refused, clear, setFaults } = useWorkForm<ServiceForm>(
     { ...emptyService, project: usualProject(names) },
     hidden,
   );
@@ -83,6 +87,11 @@ function Editor({ projects }: { projects: readonly Project[] }) {
   });
   function send() {
     clear();
+    if (schemaOf(form).bad) {
+      make.reset();
+      setFaults({ at: { schema: t("svc.schemaBad") }, rest: [] });
+      return;
+    }
     make.mutate(
       { manifest: serviceOf(form), project: form.project },
       {
@@ -174,7 +183,10 @@ function Editor({ projects }: { projects: readonly Project[] }) {
       </Panel>
       <Panel title={t("work.resources")}>
         <Stack gap="sm">
-          <NumberInput label={t("create.replicas")} min={1} max={1000} {...number("replicas")} maw={320} />
+          {form.zones.length === 0 && (
+            <NumberInput label={t("create.replicas")} min={1} max={1000} {...number("replicas")} maw={320} />
+          )}
+          <ZoneRows value={form.zones} change={(zones) => change({ zones })} at={at} />
           <Text size="sm" c="dimmed">
             {t("svc.eachHint")}
           </Text>
@@ -242,6 +254,21 @@ function Editor({ projects }: { projects: readonly Project[] }) {
               inputWrapperOrder={["label", "input", "description", "error"]}
             />
           </SimpleGrid>
+          {form.format === "json" && form.protocol !== "grpc" && (
+            <Textarea
+              label={t("svc.schemaField")}
+              description={t("svc.schemaHint")}
+              placeholder={'{"type": "object", "required": ["x"], "properties": {"x": {"type": "number"}}}'}
+              value={form.schema}
+              onChange={(e) => change({ schema: e.currentTarget.value })}
+              error={at.schema}
+              autosize
+              minRows={3}
+              maxRows={16}
+              spellCheck={false}
+              styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: 13 } }}
+            />
+          )}
           <ValueFields form={form} change={change} at={at} />
         </Stack>
       </Panel>

@@ -192,8 +192,33 @@ function About({ service }: { service: Service }) {
     [t("svc.since"), readyAt ? moment(readyAt, lang) : t("task.notYet")],
     [t("task.created"), moment(service.metadata.createdAt, lang)],
   ];
+  if (service.spec.zones?.length) facts.push([t("svc.zones"), <ZoneList key="zones" zones={service.spec.zones} />]);
+  if (model?.name) facts.push([t("svc.modelName"), `${model.name}${model.version ? `@${model.version}` : ""}`]);
   if (model?.task) facts.push([t("svc.model"), `${model.task} · ${model.file || "model.json"}`]);
   return <Facts list={facts} />;
+}
+
+/** Where it stands: replicas, share of the requests, and whether it is a backup. */
+function ZoneList({ zones }: { zones: NonNullable<Service["spec"]["zones"]> }) {
+  const { t } = useTranslation();
+  const primary = zones.filter((z) => z.role !== "backup");
+  const sum = primary.reduce((n, z) => n + (z.weight ?? 1), 0);
+  return (
+    <Stack gap={2}>
+      {zones.map((z) => (
+        <Text size="sm" key={z.zone}>
+          {z.role === "backup"
+            ? t("svc.zoneBackup", { zone: z.zone, count: z.replicas ?? 1 })
+            : t("svc.zonePrimary", {
+                zone: z.zone,
+                count: z.replicas ?? 1,
+                percent: Math.round((100 * (z.weight ?? 1)) / sum),
+              })}
+          {z.serves?.length ? ` · ${t("svc.zoneFirst", { regions: z.serves.join(", ") })}` : ""}
+        </Text>
+      ))}
+    </Stack>
+  );
 }
 
 function Replicas({ name, live }: { name: string; live: boolean }) {
@@ -366,7 +391,9 @@ function Actions({ name, service }: { name: string; service: Service }) {
   return (
     <Stack gap="xs" align="flex-end">
       <Group gap="xs">
-        {!service.spec.stop && !service.spec.autoscale && <Scale name={name} service={service} />}
+        {!service.spec.stop && !service.spec.autoscale && !service.spec.zones?.length && (
+          <Scale name={name} service={service} />
+        )}
         {service.spec.stop ? (
           <Button onClick={() => verb.mutate("start")} loading={verb.isPending} disabled={gone}>
             {t("env.start")}
