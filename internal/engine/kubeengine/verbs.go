@@ -250,7 +250,7 @@ func (e *Engine) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
 	}
 	if pod != nil {
 		if r, ok := recordOf(pod); ok {
-			return json.Marshal(record.Spec{Replica: inPod(r), Link: record.Link{Tiers: record.Tiers{Shared: e.cfg.Cluster.Shared}}})
+			return json.Marshal(record.Spec{Replica: inPod(r), Link: record.Link{Own: true, Tiers: record.Tiers{Shared: e.cfg.Cluster.Shared}}})
 		}
 	}
 	return nil, fault.New(fault.NotFound, "NoSpec", fault.T("There is no replica %s.", "副本 %s 不存在。", name))
