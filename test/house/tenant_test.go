@@ -63,8 +63,10 @@ var ownPaths = map[string]map[string][]string{
 	"setup/folders.go":    {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
 	"setup/access.go":     {"GiveAccess": {"os.RemoveAll", "os.Mkdir", "os.Chmod", "os.WriteFile", "os.Symlink"}, "dropAccess": {"os.RemoveAll"}, "exists": {"os.Stat"}, "sameFile": {"os.Stat"}}, // folders of the replica's that no tenant writes to; our own program
 	"setup/wall.go":       {"walled": {"inside.Start"}},
-	"disk.go":             {"makeRoom": {"os.RemoveAll"}},                                 // names below the replica's own folder are unlinked, not followed, after its last process
-	"setup/sdk.go":        {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
+	// In a pod alone: the launcher has there the rights of the image's user, as the ranks have, and nobody else is there.
+	"setup/data.go": {"show": {"os.MkdirAll", "os.Lstat", "os.Remove", "os.Symlink"}, "unshow": {"os.Readlink", "os.Remove"}},
+	"disk.go":       {"makeRoom": {"os.RemoveAll"}},                                 // names below the replica's own folder are unlinked, not followed, after its last process
+	"setup/sdk.go":  {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
 	"process/standby.go": {
 		"start": {"os.OpenFile"},             // /dev/null
 		"Tidy":  {"os.ReadDir", "os.Remove"}, // names in the wall's own shared memory are unlinked, not followed

@@ -154,7 +154,7 @@ func (e *Engine) reach(ctx context.Context, late <-chan time.Time) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		e.cfg.Cluster.fret(e.cfg.Log, err)
+		e.fret(err)
 		if !e.await(ctx, pause, &late) {
 			return nil
 		}
@@ -224,7 +224,7 @@ func (e *Engine) follow(ctx context.Context) error {
 		case fault.ReasonOf(err) == newerLeader:
 			return err
 		case err != nil:
-			e.cfg.Cluster.fret(e.cfg.Log, err)
+			e.fret(err)
 			if failing.IsZero() {
 				failing = now
 			} else if now.Sub(failing) >= ailing {
@@ -239,6 +239,13 @@ func (e *Engine) follow(ctx context.Context) error {
 			e.ground.show()
 			ways.pave(ctx, e.list())
 		}
+	}
+}
+
+// fret takes down that the cluster does not answer, or not as it should.
+func (e *Engine) fret(err error) {
+	if f := fault.From(err); e.cfg.Cluster.upset(f) {
+		e.cfg.Log.Warn("a cluster can't be used; trying again", "zone", e.cfg.Cluster.Zone, "reason", f.Reason, "error", err)
 	}
 }
 

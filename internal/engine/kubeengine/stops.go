@@ -63,7 +63,7 @@ func (s *stops) give(ctx context.Context, pod *corev1.Pod, o order) error {
 	if o.Grace > 0 {
 		seconds = int64((o.Grace + graceMore).Seconds())
 	}
-	return s.cluster.end(ctx, pod, seconds)
+	return s.end(ctx, pod, seconds)
 }
 
 // press repeats orders to who has not heard them, and ends what does not hear at all. podOf is a replica's as it was seen last; nil: it is gone.
@@ -98,7 +98,7 @@ func (s *stops) repeat(ctx context.Context, name engine.Name, pod *corev1.Pod, w
 	s.mu.Lock()
 	s.wishes[name] = deadline{w.order, now.Add(deaf)}
 	s.mu.Unlock()
-	return s.cluster.end(ctx, pod, 1)
+	return s.end(ctx, pod, 1)
 }
 
 // isOver says that nothing of a pod runs any more.
@@ -107,33 +107,33 @@ func isOver(pod *corev1.Pod) bool {
 }
 
 // end has the kubelet end a pod. One that is gone is fine.
-func (c *Cluster) end(ctx context.Context, pod *corev1.Pod, seconds int64) error {
-	_, err := c.deletePod(ctx, pod, seconds)
+func (s *stops) end(ctx context.Context, pod *corev1.Pod, seconds int64) error {
+	_, err := s.cluster.deletePod(ctx, pod, seconds)
 	if gone(err) || conflict(err) {
 		return nil
 	}
-	return c.explain(err, "delete", "pods")
+	return s.cluster.explain(err, "delete", "pods")
 }
 
 // letGo deletes a pod that is over, and takes our finalizer away, which kept it. One that is gone is fine.
-func (c *Cluster) letGo(ctx context.Context, pod *corev1.Pod) error {
-	left, err := c.deletePod(ctx, pod, 0)
+func (s *stops) letGo(ctx context.Context, pod *corev1.Pod) error {
+	left, err := s.cluster.deletePod(ctx, pod, 0)
 	if conflict(err) {
 		return nil // another one has its name
 	}
 	for err == nil && left != nil && left.UID == pod.UID && slices.Contains(left.Finalizers, finalizer) {
 		rest := slices.DeleteFunc(slices.Clone(left.Finalizers), func(f string) bool { return f == finalizer })
-		_, err = c.patchPod(ctx, left, map[string]any{"finalizers": rest, "resourceVersion": left.ResourceVersion})
+		_, err = s.cluster.patchPod(ctx, left, map[string]any{"finalizers": rest, "resourceVersion": left.ResourceVersion})
 		if err == nil || gone(err) {
 			return nil
 		}
 		if !conflict(err) {
-			return c.explain(err, "patch", "pods")
+			return s.cluster.explain(err, "patch", "pods")
 		}
-		left, err = c.getPod(ctx, pod.Name)
+		left, err = s.cluster.getPod(ctx, pod.Name)
 	}
 	if err == nil || gone(err) {
 		return nil
 	}
-	return c.explain(err, "delete", "pods")
+	return s.cluster.explain(err, "delete", "pods")
 }

@@ -1,8 +1,6 @@
 package kubeengine
 
 import (
-	"log/slog"
-
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -26,11 +24,4 @@ func (c *Cluster) Trouble() *fault.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trouble
-}
-
-// fret takes down that the cluster does not answer, or not as it should.
-func (c *Cluster) fret(log *slog.Logger, err error) {
-	if f := fault.From(err); c.upset(f) {
-		log.Warn("a cluster can't be used; trying again", "zone", c.Zone, "reason", f.Reason, "error", err)
-	}
 }

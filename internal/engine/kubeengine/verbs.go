@@ -195,7 +195,7 @@ func (e *Engine) giveUp(pod *corev1.Pod, now time.Time) error {
 		pod = next
 		e.sawPod(pod)
 	}
-	return e.cfg.Cluster.end(ctx, pod, 1)
+	return e.stops.end(ctx, pod, 1)
 }
 
 // Remove lets the pod of a replica go that is done: it is deleted, then its finalizer is taken away, and with that it is gone.
@@ -217,7 +217,7 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 	if o, _ := observe(pod, ""); o.State != engine.StateDone {
 		return fault.New(fault.Conflict, "ReplicaNotDone", fault.T("Replica %s has not handed over everything yet.", "副本 %s 尚未完成交接。", name))
 	}
-	if err := e.cfg.Cluster.letGo(ctx, pod); err != nil {
+	if err := e.stops.letGo(ctx, pod); err != nil {
 		return err
 	}
 	e.forget(name, pod)

@@ -2,7 +2,6 @@ package kubeengine
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 
@@ -28,17 +27,17 @@ func (e *Engine) watchers() []watcher {
 	ours := labelZone + "=" + c.Zone
 	pods := func() runtime.Object { return &corev1.PodList{} }
 	return []watcher{
-		c.watch(e.cfg.Log, wanted{resource: "nodes", one: &corev1.Node{}, list: func() runtime.Object { return &corev1.NodeList{} }, slim: slimNode}, cache.ResourceEventHandlerFuncs{
+		wanted{resource: "nodes", one: &corev1.Node{}, list: func() runtime.Object { return &corev1.NodeList{} }, slim: slimNode}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { e.ground.sawNode(o.(*corev1.Node)) }, UpdateFunc: func(_, o any) { e.ground.sawNode(o.(*corev1.Node)) },
 			DeleteFunc: func(o any) { e.ground.lostNode(last[*corev1.Node](o)) },
 		}),
-		c.watch(e.cfg.Log, wanted{resource: "pods", namespace: c.Namespace, labels: ours, one: &corev1.Pod{}, list: pods, slim: slimPod}, cache.ResourceEventHandlerFuncs{
+		wanted{resource: "pods", namespace: c.Namespace, labels: ours, one: &corev1.Pod{}, list: pods, slim: slimPod}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { e.sawPod(o.(*corev1.Pod)) }, UpdateFunc: func(_, o any) { e.sawPod(o.(*corev1.Pod)) },
 			DeleteFunc: func(o any) { e.lostPod(last[*corev1.Pod](o)) },
 		}),
-		c.watch(e.cfg.Log, wanted{
+		wanted{
 			resource: "pods", labels: labelZone + "!=" + c.Zone, fields: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", one: &corev1.Pod{}, list: pods, slim: slimOther,
-		}, cache.ResourceEventHandlerFuncs{
+		}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { e.ground.sawOther(o.(*corev1.Pod)) }, UpdateFunc: func(_, o any) { e.ground.sawOther(o.(*corev1.Pod)) },
 			DeleteFunc: func(o any) { e.ground.lostOther(last[*corev1.Pod](o)) },
 		}),
@@ -69,8 +68,8 @@ type wanted struct {
 	slim                                cache.TransformFunc // what is kept of one
 }
 
-// watch follows a kind of objects, once it is run.
-func (c *Cluster) watch(log *slog.Logger, want wanted, h cache.ResourceEventHandlerFuncs) watcher {
+// follow follows them in a cluster, once it is run; fret hears why it can't be begun.
+func (want wanted) follow(c *Cluster, fret func(error), h cache.ResourceEventHandlerFuncs) watcher {
 	fill := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector, o.FieldSelector = want.labels, want.fields
 		return o
@@ -93,7 +92,7 @@ func (c *Cluster) watch(log *slog.Logger, want wanted, h cache.ResourceEventHand
 	_ = inf.SetTransform(want.slim)
 	_ = inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil && !inf.HasSynced() { // later on, the beat says whether the cluster answers
-			c.fret(log, c.explain(err, "list", want.resource))
+			fret(c.explain(err, "list", want.resource))
 		}
 	})
 	told, _ := inf.AddEventHandler(h)

@@ -135,7 +135,7 @@ func (s *Supplies) BringData(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if s.node.Own {
+			if s.node.Own && s.at.Home.Tenant.UID == 0 {
 				if err := m.show(); err != nil {
 					s.notes.Notice("%s", fault.T("%s can't be shown at %s (%v): its variable says where it is", "无法在 %[2]s 显示 %[1]s（%[3]v）：请通过其环境变量访问", nameOfVersion(ref), m.Path, err).Pack())
 				}
