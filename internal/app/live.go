@@ -10,6 +10,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/app/growth"
+	"github.com/fermi-cluster/fermi/internal/app/handover"
 	"github.com/fermi-cluster/fermi/internal/app/hosts"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/app/lending"
@@ -36,6 +37,7 @@ type live struct {
 	others *company
 	disk   *guarded
 	mint   func(engine.Name) string
+	queues *handover.Desk
 	grows  atomic.Pointer[growth.Growth] // of the newest leadership
 }
 
@@ -75,6 +77,9 @@ func (l *live) why(ctx context.Context, t api.Work) (server.Explanation, error) 
 	}
 	w := t.Workload()
 	out := server.Explanation{Reason: w.Ran.Reason, Message: w.Ran.Message}
+	if l.queues.Explain(t.GetMeta().ID, &out) {
+		return out, nil
+	}
 	if why, ok := l.place.Smaller(t); ok {
 		out.Evidence = append(out.Evidence, why)
 	}

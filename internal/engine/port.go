@@ -285,6 +285,9 @@ const NodeReclaimed = "Reclaimed"
 // NodeUnwell is the reason of one that somebody who looks after it says has devices at fault. What runs there leaves.
 const NodeUnwell = "Unwell"
 
+// DevicesUnused is the reason of a node that is ready, and has devices that nobody here can use; its message says why.
+const DevicesUnused = "DevicesUnused"
+
 // IsLeft says by why a node is not ready that what runs there leaves.
 func IsLeft(reason string) bool { return reason == NodeReclaimed || reason == NodeUnwell }
 

@@ -139,6 +139,7 @@ func TestData(t *testing.T) {
 	w := newWorld(t)
 	digits := w.put("digits", "/data/digits", map[string]string{"a.txt": "one ", "deep/b.txt": "two "})
 	base := w.put("base", "/models/base", map[string]string{"w": "weights"})
+	_, was := os.Lstat("/models")
 	for range 2 {
 		before := w.data.read.Load()
 		r := w.reading([]mount.AssetRef{digits}, []mount.AssetRef{base}, nil, looks)
@@ -150,7 +151,7 @@ func TestData(t *testing.T) {
 			t.Errorf("%d chunks were asked for again", n)
 		}
 	}
-	if _, err := os.Lstat("/models"); err == nil {
+	if _, err := os.Lstat("/models"); was != nil && err == nil {
 		t.Error("a folder was made on the machine")
 	}
 }

@@ -54,18 +54,20 @@ var touching = map[string][]string{
 // ownPaths are who may, and why: file: function: calls. A path is the launcher's own if no tenant can change what lies on the way to it.
 var ownPaths = map[string]map[string][]string{
 	// The replica's folder and its records, which no tenant can enter.
-	"setup/credential.go":       {"write": {"os.Mkdir", "os.WriteFile"}},
-	"setup/environ.go":          {"writeHyper": {"os.WriteFile"}},
+	"setup/credential.go": {"write": {"os.Mkdir", "os.WriteFile"}},
+	"setup/environ.go":    {"writeHyper": {"os.WriteFile"}},
+	"launch.go":           {"Run": {"os.OpenFile"}, "settle": {"filepath.EvalSymlinks"}},
+	"setup/recipe.go":     {"WriteRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
+	"setup/secret.go":     {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "DropSecrets": {"os.RemoveAll"}},
+	"spool/spool.go":      {"Open": {"os.OpenFile"}},
+	"setup/folders.go":    {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
+	"setup/access.go":     {"GiveAccess": {"os.RemoveAll", "os.Mkdir", "os.Chmod", "os.WriteFile", "os.Symlink"}, "dropAccess": {"os.RemoveAll"}, "exists": {"os.Stat"}, "sameFile": {"os.Stat"}}, // folders of the replica's that no tenant writes to; our own program
+	"setup/wall.go":       {"walled": {"inside.Start"}},
+	// In a pod alone: the launcher has there the rights of the image's user, as the ranks have, and nobody else is there.
+	"setup/data.go":             {"show": {"os.MkdirAll", "os.Lstat", "os.Remove", "os.Symlink"}, "unshow": {"os.Readlink", "os.Remove"}},
+	"disk.go":                   {"makeRoom": {"os.RemoveAll"}},                                                                     // names below the replica's own folder are unlinked, not followed, after its last process
+	"setup/sdk.go":              {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}},                                     // made here, before a process of the tenant's runs
 	"inside/program/program.go": {"In": {"os.Lstat", "fs.Stat"}, "lay": {"os.MkdirAll", "os.CreateTemp", "os.Remove", "os.Rename"}}, // a folder beside those of the replicas, which nobody but root enters
-	"launch.go":                 {"Run": {"os.OpenFile"}, "settle": {"filepath.EvalSymlinks"}},
-	"setup/recipe.go":           {"WriteRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
-	"setup/secret.go":           {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "DropSecrets": {"os.RemoveAll"}},
-	"spool/spool.go":            {"Open": {"os.OpenFile"}},
-	"setup/folders.go":          {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
-	"setup/access.go":           {"GiveAccess": {"os.RemoveAll", "os.Mkdir", "os.Chmod", "os.WriteFile", "os.Symlink"}, "dropAccess": {"os.RemoveAll"}, "exists": {"os.Stat"}, "sameFile": {"os.Stat"}}, // folders of the replica's that no tenant writes to; our own program
-	"setup/wall.go":             {"walled": {"inside.Start"}},
-	"disk.go":                   {"makeRoom": {"os.RemoveAll"}},                                 // names below the replica's own folder are unlinked, not followed, after its last process
-	"setup/sdk.go":              {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
 	"process/standby.go": {
 		"start": {"os.OpenFile"},             // /dev/null
 		"Tidy":  {"os.ReadDir", "os.Remove"}, // names in the wall's own shared memory are unlinked, not followed

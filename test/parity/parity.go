@@ -104,6 +104,45 @@ var features = []feature{
 		manifest := fmt.Sprintf(`{"kind":"TrainingTask","metadata":{"name":%q},"spec":{"zones":{"allow":[%q]},"roles":[{"name":"worker","replicas":1,"command":["sh","-c","test $W = hidden"],"env":[{"name":"W","valueFrom":{"secret":%q,"key":"word"}}],"resources":{"cpu":"100m","memory":"64Mi"}}]}}`, t.name, t.Zone, t.name)
 		return t.applied(manifest)
 	}},
+	{"a task array", func(t *try) string {
+		t.must("train", "run", "-d", "--name", t.name, "--zone", t.Zone, "--no-code", "--array", "1-3", "--", "sh", "-c", "echo index $FERMI_ARRAY_INDEX of $FERMI_ARRAY_COUNT")
+		t.must("array", "wait", t.name)
+		for i := 1; i <= 3; i++ {
+			if out := t.must("logs", fmt.Sprintf("%s-%d", t.name, i)); !strings.Contains(out, fmt.Sprintf("index %d of 3", i)) {
+				t.Errorf("log: %s", out)
+			}
+		}
+		return ""
+	}},
+	{"a dataset, and one that its owner alone sees", func(t *try) string {
+		t.must("data", "create", t.name+"-own", "--private")
+		for _, name := range []string{t.name, t.name + "-own"} {
+			t.must("data", "upload", name, t.file("points.csv", "x,y of "+name+"\n"))
+			t.must("train", "run", "--name", name, "--zone", t.Zone, "--no-code", "--dataset", name, "--", "sh", "-c", "cat $FERMI_DATASET/points.csv")
+			if out := t.must("logs", name); !strings.Contains(out, "x,y of "+name) {
+				t.Errorf("log: %s", out)
+			}
+		}
+		return ""
+	}},
+	{"nodes booked for another project", func(t *try) string {
+		t.must("apply", "-f", t.file("project.yaml", fmt.Sprintf("kind: Project\nmetadata: {name: %s}\nspec: {queue: default}\n", t.name)))
+		args := []string{"booking", "create", t.name, "--for-project", t.name, "--for", "1h"}
+		for _, n := range t.nodes() {
+			args = append(args, "--node", n)
+		}
+		t.must(args...)
+		t.must("train", "run", "-d", "--name", t.name, "--zone", t.Zone, "--no-code", "--", "true")
+		harness.Eventually(t.T, "it waits for the booking's end", func() bool { return strings.Contains(t.must("why", t.name), "booked") })
+		t.must("--project", t.name, "train", "run", "--name", t.name+"-in", "--zone", t.Zone, "--no-code", "--", "true")
+		t.must("booking", "end", t.name)
+		harness.Eventually(t.T, "it runs once the booking is over", func() bool { return harness.Task(t.T, t.Client, t.name).Status.Phase == api.PhaseCompleted })
+		return ""
+	}},
+	{"work that stays off spot nodes", func(t *try) string {
+		t.must("train", "run", "--name", t.name, "--zone", t.Zone, "--no-code", "--spot", "never", "--", "true")
+		return ""
+	}},
 	{"an environment: a shell, and a home that outlives stop and start", func(t *try) string {
 		t.must("env", "create", t.name, "--zone", t.Zone)
 		t.must("env", "shell", t.name, "--", "sh", "-c", "echo kept > ~/f")
@@ -119,6 +158,33 @@ var features = []feature{
 		t.must("env", "delete", t.name, "--yes")
 		return ""
 	}},
+	{"an environment after a template", func(t *try) string {
+		t.must("apply", "-f", t.file("template.yaml", fmt.Sprintf("kind: EnvironmentTemplate\nmetadata: {name: %s}\nspec:\n  environment: {type: training, env: [{name: A, value: from the template}]}\n", t.name)))
+		t.must("env", "create", t.name, "--zone", t.Zone, "--template", t.name)
+		if out := t.must("env", "shell", t.name, "--", "sh", "-c", "echo $A"); !strings.Contains(out, "from the template") {
+			t.Errorf("its variable: %s", out)
+		}
+		t.must("env", "delete", t.name, "--yes")
+		return ""
+	}},
+	{"a snapshot of a home, and an environment that begins with it", func(t *try) string {
+		t.must("env", "create", t.name, "--zone", t.Zone)
+		t.must("env", "shell", t.name, "--", "sh", "-c", "mkdir ~/d; echo kept > ~/d/f")
+		t.must("env", "stop", t.name)
+		if out, err := t.fermi("env", "snapshot", t.name); err != nil {
+			_, why, _ := strings.Cut(out, "error: ")
+			t.must("env", "delete", t.name, "--yes")
+			return refusal(t, why)
+		}
+		t.must("env", "create", t.name+"-new", "--zone", t.Zone, "--from", t.name)
+		if out := t.must("env", "shell", t.name+"-new", "--", "sh", "-c", "cat ~/d/f"); !strings.Contains(out, "kept") {
+			t.Errorf("in the new one: %s", out)
+		}
+		for _, name := range []string{t.name + "-new", t.name} {
+			t.must("env", "delete", name, "--yes")
+		}
+		return ""
+	}},
 	{"training inside an environment", func(t *try) string {
 		t.must("env", "create", t.name, "--zone", t.Zone)
 		defer t.must("env", "delete", t.name, "--yes")
@@ -129,6 +195,30 @@ var features = []feature{
 		harness.Eventually(t.T, "it answers", func() bool {
 			out, err := t.fermi("service", "list")
 			return err == nil && strings.Contains(out, "1/1")
+		})
+		t.must("service", "delete", t.name, "--yes")
+		return ""
+	}},
+	{"a model of the registry with an adapter, and a dataset answered by them", func(t *try) string {
+		models := []string{t.name + "-base", t.name + "-poet"}
+		for i, m := range models {
+			t.must("train", "run", "--name", m, "--zone", t.Zone, "--no-code", "--output-model", m+":model.json", "--", "fermi", "sample", "train", "--steps", fmt.Sprint(10*(i+1)), "--seed", fmt.Sprint(i+1))
+			harness.Eventually(t.T, m+" is registered", func() bool { return harness.Task(t.T, t.Client, m).Status.Model != nil })
+		}
+		t.must("service", "create", t.name, "--replicas", "1", "--engine", "sample", "--model", models[0], "--adapter", "poet="+models[1])
+		answers := map[string]bool{}
+		for _, model := range []string{t.name, t.name + ":poet"} {
+			answers[t.must("chat", model, "0.3 -0.2")] = true
+		}
+		if len(answers) != 2 {
+			t.Errorf("the adapter answers as the model does: %v", answers)
+		}
+		t.must("service", "stop", t.name)
+		t.must("data", "upload", t.name+"-points", t.file("points.jsonl", `{"points": [[1.5, -0.5]]}`+"\n"))
+		t.must("service", "batch", t.name, "--name", t.name+"-batch", "--input", t.name+"-points", "--output", t.name+"-arms")
+		harness.Eventually(t.T, "the answers are there", func() bool {
+			out, err := t.fermi("data", "cat", t.name+"-arms", "points.000000.jsonl")
+			return err == nil && strings.Contains(strings.ReplaceAll(out, " ", ""), `"status_code":200`)
 		})
 		t.must("service", "delete", t.name, "--yes")
 		return ""
@@ -185,6 +275,31 @@ func (t *try) fermi(args ...string) (string, error) {
 	return string(out), err
 }
 
+// file is one with this text.
+func (t *try) file(name, text string) string {
+	t.Helper()
+	at := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// nodes are the names of the engine's own.
+func (t *try) nodes() (out []string) {
+	t.Helper()
+	list, err := t.Client.List(t.Context(), api.KindNode, client.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list.Items {
+		if t.Mine(o.(*api.Node)) {
+			out = append(out, o.GetMeta().Name)
+		}
+	}
+	return out
+}
+
 func (t *try) must(args ...string) string {
 	t.Helper()
 	out, err := t.fermi(args...)
@@ -235,7 +350,7 @@ func refusal(t *try, said string) string {
 	if said == "" || !strings.Contains(said, "host") && !strings.Contains(said, "Kubernetes") && !strings.Contains(said, "folder") {
 		t.Fatalf("this is no refusal: %q", said)
 	}
-	said = strings.ReplaceAll(said, t.Zone, "ZONE")
+	said = strings.ReplaceAll(strings.ReplaceAll(said, t.name, "NAME"), t.Zone, "ZONE")
 	return strings.ReplaceAll(said, "|", "/")
 }
 

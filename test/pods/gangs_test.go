@@ -22,6 +22,7 @@ type keeper struct {
 	group, plural     string
 	admitted, evicted kubetest.Object // status
 	waits             kubetest.Object
+	words             string // of waits, as a user reads them
 }
 
 func kueueStatus(kind, status, message string) kubetest.Object {
@@ -34,11 +35,13 @@ var keepers = []keeper{
 		kubetest.Object{"conditions": []kubetest.Object{kueueStatus("Admitted", "True", "The workload is admitted")}},
 		kubetest.Object{"conditions": []kubetest.Object{kueueStatus("Evicted", "True", "Preempted to accommodate a workload"), kueueStatus("Admitted", "False", "evicted")}},
 		kubetest.Object{"conditions": []kubetest.Object{kueueStatus("QuotaReserved", "False", "insufficient unused quota for nvidia.com/gpu")}},
+		"Kueue says: QuotaReserved=False: insufficient unused quota for nvidia.com/gpu",
 	},
 	{
 		"volcano", "scheduling.volcano.sh_podgroups.yaml", "volcano-crds", "scheduling.volcano.sh", "podgroups",
 		kubetest.Object{"phase": "Inqueue"}, nil,
 		kubetest.Object{"phase": "Pending", "conditions": []kubetest.Object{{"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "queue resource quota insufficient", "transitionID": "x"}}},
+		"Volcano says: Unschedulable=True: queue resource quota insufficient",
 	},
 }
 
@@ -158,9 +161,19 @@ func TestHandedOver(t *testing.T) {
 			} else if gpus := one.Spec.MinResources["nvidia.com/gpu"]; one.Spec.Queue != "research" || one.Spec.MinMember != 2 || gpus.Value() != 6 {
 				t.Errorf("%+v", one.Spec)
 			}
+			if out := w.must("why", "gang"); !strings.Contains(out, "[WaitsForQueue]") || !strings.Contains(out, "in queue research of cluster k1") {
+				t.Error(out)
+			}
 			k.say(w, one.Metadata.Name, k.waits)
+			harness.Eventually(t, "why says what the keeper says", func() bool { return strings.Contains(w.must("why", "gang"), k.words) })
+			if out := w.must("why", "gang", "--lang", "zh"); !strings.Contains(out, "的答复："+strings.SplitN(k.words, ": ", 2)[1]) {
+				t.Error(out)
+			}
 			k.say(w, one.Metadata.Name, k.admitted)
 			first := w.phase("gang", api.PhaseRunning)
+			if out := w.must("why", "gang"); strings.Contains(out, "WaitsForQueue") {
+				t.Error(out)
+			}
 			for _, p := range w.pods() {
 				if k.name == "volcano" && (p.Annotations["scheduling.k8s.io/group-name"] != one.Metadata.Name || p.Spec.SchedulerName != "volcano") || p.Spec.NodeName != "n-"+w.namespace {
 					t.Errorf("%s: %v %s on %s", p.Name, p.Annotations, p.Spec.SchedulerName, p.Spec.NodeName)

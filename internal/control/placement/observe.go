@@ -269,7 +269,7 @@ func (p *Possible) catchUp(ctx context.Context, minRevision int64) error {
 		}
 	}
 	if first {
-		p.m, p.told = newModel(p.log, "", 0), map[string]api.NodeSpec{}
+		p.m, p.told, p.unused = newModel(p.log, "", 0), map[string]api.NodeSpec{}, map[string]api.Node{}
 		p.m.now = p.clock.Now
 		for _, list := range lists {
 			list.Ascend("", func(o api.Object) bool {

@@ -2,15 +2,19 @@ package placement
 
 import (
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
 // Possible knows what could ever start: the cluster as if every node were open and nothing stood on
@@ -25,6 +29,7 @@ type Possible struct {
 	m      *model // nil before it was first asked
 	feed   *store.Feed
 	told   map[string]api.NodeSpec // as last told to the model
+	unused map[string]api.Node     // ready ones that have devices which nobody here can use
 	newest time.Time               // when the youngest node or zone was made
 }
 
@@ -45,8 +50,23 @@ func (p *Possible) judge(t api.Work) error {
 	if !impossible {
 		return nil
 	}
+	if n, ok := p.hasUnused(t); ok && (r.Wrong == advice.WrongType || r.Wrong == advice.WrongDevices) {
+		r.Hint = fault.Text{EN: "Node " + n.Meta.Name + " has some: " + n.Status.Message.EN, ZH: "节点 " + n.Meta.Name + " 上有：" + n.Status.Message.ZH}
+	}
 	return fault.New(fault.Invalid, r.Reason, fault.T("It could never start on this cluster.", "该任务在此集群上永远无法启动。")).
 		WithFields(fault.Field{Path: r.Field(), Message: r.Message}).WithHint(r.Hint)
+}
+
+// hasUnused is a node that some work may use, with devices that nobody here can; false: there is none.
+func (p *Possible) hasUnused(t api.Work) (api.Node, bool) {
+	rules := t.Workload().Wish.Zones
+	for _, name := range slices.Sorted(maps.Keys(p.unused)) {
+		n := p.unused[name]
+		if rules == nil || (len(rules.Allow) == 0 || slices.Contains(rules.Allow, n.Spec.Zone)) && !slices.Contains(rules.Deny, n.Spec.Zone) {
+			return n, true
+		}
+	}
+	return api.Node{}, false
 }
 
 // Close ends the subscription.
@@ -80,6 +100,7 @@ func (p *Possible) change(ch store.Change) {
 			p.m.tree.drop(ch.Key.Name)
 		case api.KindNode:
 			delete(p.told, ch.Key.Name)
+			delete(p.unused, ch.Key.Name)
 			p.m.dropNode(ch.Key.Name)
 		}
 	}
@@ -93,6 +114,9 @@ func (p *Possible) came(m *api.Meta) {
 
 // setNode tells of a node as it would be with nothing wrong; most changes of a node are about that.
 func (p *Possible) setNode(n *api.Node) {
+	if delete(p.unused, n.Meta.Name); n.Status.Ready && n.Status.Reason == engine.DevicesUnused {
+		p.unused[n.Meta.Name] = *n
+	}
 	spec := n.Spec
 	spec.Cordoned, spec.CordonedDevices, spec.Drain, spec.Virtual, spec.DeviceOrders, spec.Lost = false, nil, false, false, nil, false
 	if old, ok := p.told[n.Meta.Name]; ok && reflect.DeepEqual(old, spec) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -167,4 +170,44 @@ func TestRefuseWhileItChanges(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
+}
+
+// TestRefuseSaysWhatIsNotUsed: who asks for devices that a node has and nobody here can use reads which node, and what to do; where such a node is not allowed nothing is
+// said of it, and neither is once it is mended.
+func TestRefuseSaysWhatIsNotUsed(t *testing.T) {
+	j := newJudge(t)
+	claims := nodes(1)[0]
+	claims.Meta = api.Meta{ID: id.Default.New("node"), Name: "k-claims", CreatedAt: time.Now().UTC()}
+	claims.Spec.Zone, claims.Spec.Number, claims.Spec.Devices = "k", 9, nil
+	claims.Status.Reason, claims.Status.Message = engine.DevicesUnused, fault.T("Run the device plugin.", "请运行设备插件。")
+	zones := []store.Op{}
+	for _, name := range []string{"k", "z"} {
+		zones = append(zones, store.Create(&api.Zone{Meta: api.Meta{ID: id.Default.New("zone"), Name: name}}))
+	}
+	rev := j.write(slices.Concat(zones, []store.Op{store.Create(newQueue("q", nil)), store.Create(&claims)}, someNodes(1, time.Now()))...)
+	rare := task("rare", 1, 1)
+	rare.Spec.Roles[0].Resources.Accelerators.Type = "H800"
+	hint := func() fault.Text {
+		t.Helper()
+		var f *fault.Error
+		if err := j.p.Refuse(t.Context(), rare, rev); !errors.As(err, &f) {
+			t.Fatalf("%v", err)
+		}
+		return f.Hint
+	}
+	if got := hint(); got.EN != "Node k-claims has some: Run the device plugin." || got.ZH != "节点 k-claims 上有：请运行设备插件。" {
+		t.Errorf("%+v", got)
+	}
+	rare.Spec.Zones = &api.ZoneRules{Allow: []string{"z"}}
+	if got := hint(); strings.Contains(got.EN, "k-claims") {
+		t.Errorf("it may not stand there: %+v", got)
+	}
+	rare.Spec.Zones = nil
+	mended := store.Clone(&claims)
+	mended.Meta.Revision = rev
+	mended.Status.Reason, mended.Status.Message = "", fault.Text{}
+	rev = j.write(store.Update(mended))
+	if got := hint(); strings.Contains(got.EN, "k-claims") {
+		t.Errorf("it is mended: %+v", got)
+	}
 }

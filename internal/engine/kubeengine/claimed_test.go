@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/kubetest"
 )
 
@@ -36,7 +37,7 @@ func TestClaimed(t *testing.T) {
 		nodes, _ := e.Nodes()
 		for _, n := range nodes {
 			said[strings.TrimPrefix(n.Meta.Name, "z-")] = n.Status.Message.EN
-			if !n.Status.Ready {
+			if !n.Status.Ready || (n.Status.Message.EN != "") != (n.Status.Reason == engine.DevicesUnused) {
 				t.Fatalf("%+v", n.Status)
 			}
 		}

@@ -221,9 +221,18 @@ func (c *Cluster) settle(ctx context.Context, pod *corev1.Pod, err error) error 
 	return fault.New(fault.Unavailable, "ClusterBusy", fault.T("Pod %s is being changed by somebody else, too.", "Pod %s 正同时被他人修改。", pod.Name)).Because(err)
 }
 
-// deletePod has the kubelet end a pod within the grace. The pod stays until its finalizer is taken away.
-func (c *Cluster) deletePod(ctx context.Context, pod *corev1.Pod, grace int64) error {
-	return c.settle(ctx, pod, c.remove(ctx, "pods", pod.Name, &metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &pod.UID}}))
+// deletePod has the kubelet end a pod within the grace. The pod stays until its finalizer is taken away: it is given as it is now, nil where it is gone.
+func (c *Cluster) deletePod(ctx context.Context, pod *corev1.Pod, grace int64) (*corev1.Pod, error) {
+	made, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	o := &metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+	call, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	out, err := made.core.Delete().Namespace(c.Namespace).Resource("pods").Name(pod.Name).Body(o).Do(call).Get()
+	left, _ := out.(*corev1.Pod) // else a Status: it is gone
+	return left, c.settle(ctx, pod, err)
 }
 
 func (c *Cluster) remove(ctx context.Context, resource, name string, o *metav1.DeleteOptions) error {

@@ -56,8 +56,6 @@ const (
 	firstPatience = 10 * time.Second
 	// slowest is the longest pause between two attempts to reach it.
 	slowest = 30 * time.Second
-	// deaf is how long after an order to stop without any grace a pod may live on.
-	deaf = 10 * time.Second
 )
 
 // Engine is a leader's, of one cluster. Safe for concurrent use.
@@ -71,20 +69,14 @@ type Engine struct {
 
 	ground *ground
 	fence  *fence
+	stops  *stops
 	notes  *notes
 
 	mu      sync.Mutex
 	seen    map[engine.Name]*corev1.Pod // our pods
 	synced  bool                        // they are all there
-	wishes  map[engine.Name]deadline    // stops that are on their way
 	ending  map[types.UID]bool          // pods that were given up, on their way out
 	removed map[types.UID]bool          // pods that were let go, until they are gone
-}
-
-// deadline is when a pod is ended that did not end by itself; zero: it is waited for.
-type deadline struct {
-	order order
-	at    time.Time
 }
 
 // New makes an engine. It starts nothing, and asks nobody.
@@ -106,8 +98,9 @@ func New(cfg Config) (*Engine, error) {
 		pods: pods{
 			cluster: cfg.Cluster, image: cfg.Image, account: cmp.Or(cfg.Account, "default"), config: recordName(cfg.Cluster.Zone), version: cfg.Version, resources: table(cfg.Resources), rdma: cfg.RDMA,
 		},
-		wishes: map[engine.Name]deadline{}, ending: map[types.UID]bool{}, removed: map[types.UID]bool{},
+		ending: map[types.UID]bool{}, removed: map[types.UID]bool{},
 	}
+	e.stops = &stops{cluster: cfg.Cluster, fence: e.fence, tell: cfg.Tell, log: cfg.Log, clock: cfg.Clock, wishes: map[engine.Name]deadline{}}
 	e.settle = sync.OnceFunc(func() { close(e.ready) })
 	return e, nil
 }
@@ -217,7 +210,7 @@ func (e *Engine) follow(ctx context.Context) error {
 			return nil
 		case <-e.cfg.Clock.After(time.Second):
 		}
-		e.press(ctx)
+		e.stops.press(ctx, e.pod)
 		e.notes.note(false)
 		now := e.cfg.Clock.Now()
 		if now.Sub(asked) < beat {

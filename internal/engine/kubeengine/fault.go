@@ -55,8 +55,11 @@ func (c *Cluster) explain(err error, verb, resource string) error {
 	return fault.New(fault.Unavailable, "ClusterTrouble", fault.T("Cluster %s answered: %s", "集群 %s 返回：%s", c.Zone, said)).Because(err)
 }
 
-// conflict says that the object is not any more what it was.
-func conflict(err error) bool { return apierrors.IsConflict(err) }
+// conflict says that the object is not any more what it was. What was found out about one, and is put into words, is none.
+func conflict(err error) bool {
+	var own *fault.Error
+	return !errors.As(err, &own) && apierrors.IsConflict(err)
+}
 
 // gone says that there is no such object.
 func gone(err error) bool { return apierrors.IsNotFound(err) }

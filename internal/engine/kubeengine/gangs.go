@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,8 +46,19 @@ type Gangs struct {
 	Of func(context.Context, engine.Replica) (Gang, error)
 
 	mu      sync.Mutex
-	version string          // of the keeper's API, as the cluster prefers it
-	in      map[string]bool // gangs that were let in, by name; false: they wait
+	version string           // of the keeper's API, as the cluster prefers it
+	asked   map[string]Asked // gangs that were handed over, by name
+}
+
+// Asked is a gang that was handed over, as it was seen last.
+type Asked struct {
+	Zone, Queue, Name string
+	Keeper            Keeper
+	TaskID            string
+	Since             time.Time // when it was handed over
+	In                bool
+	// Said is what the keeper says of one that waits, in its own words; none: it has not said anything.
+	Said []string
 }
 
 // Gang is what of some work stands in a cluster together.
@@ -70,12 +83,20 @@ const (
 	volcanoes = "volcano" // its scheduler's name
 )
 
-// resource of the keeper, in its group.
-func (k Keeper) resource() (group, plural, kind string) {
+// object is what the keeper takes a gang as.
+func (k Keeper) object() (group, plural, kind string) {
 	if k == Kueue {
 		return "kueue.x-k8s.io", "workloads", "Workload"
 	}
 	return "scheduling.volcano.sh", "podgroups", "PodGroup"
+}
+
+// Title is the keeper's name as people write it.
+func (k Keeper) Title() string {
+	if k == Kueue {
+		return "Kueue"
+	}
+	return "Volcano"
 }
 
 // nameOf is the object's name, of the first attempt in a place.
@@ -92,7 +113,7 @@ func (g *Gangs) admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) er
 		pod.Annotations[noteGroup], pod.Spec.SchedulerName = name, volcanoes
 	}
 	g.mu.Lock()
-	in := g.in[name]
+	in := g.asked[name].In
 	g.mu.Unlock()
 	if in {
 		return nil
@@ -108,32 +129,51 @@ func (g *Gangs) admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) er
 		now, err = g.hand(ctx, name, gang)
 	}
 	if err != nil {
-		return g.Cluster.explain(err, verb, g.Keeper.plural())
+		return g.Cluster.explain(err, verb, g.Keeper.Resource())
 	}
-	ok, why := now.letIn(g.Keeper)
-	g.note(name, ok)
-	if !ok {
-		return fault.New(fault.Unavailable, "WaitsForQueue", fault.T(
+	g.note(name, r.TaskID, now)
+	if ok, why := now.letIn(g.Keeper); !ok {
+		return fault.New(fault.Unavailable, WaitsForQueue, fault.T(
 			"It waits until %s lets it in, in queue %s of cluster %s: %s", "等待集群 %[3]s 的 %[1]s 在队列 %[2]s 中准入：%[4]s", g.Keeper, g.Queue, g.Cluster.Zone, short(cmp.Or(why, "nothing was said yet"))))
 	}
 	return nil
 }
 
-// note takes down whether a gang was let in; it says whether that is news to one that waited.
-func (g *Gangs) note(name string, in bool) (news bool) {
+// WaitsForQueue is the reason of a gang that was handed over and not let in.
+const WaitsForQueue = "WaitsForQueue"
+
+// note takes down what the keeper says of a gang; it says whether it is news to one that waited that it was let in.
+func (g *Gangs) note(name, taskID string, now *handed) (news bool) {
+	in, _ := now.letIn(g.Keeper)
+	next := Asked{Zone: g.Cluster.Zone, Queue: g.Queue, Name: name, Keeper: g.Keeper, TaskID: taskID, Since: now.Metadata.CreationTimestamp.UTC(), In: in}
+	if !in {
+		next.Said = now.words()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.in == nil {
-		g.in = map[string]bool{}
+	if g.asked == nil {
+		g.asked = map[string]Asked{}
 	}
-	was, known := g.in[name]
-	g.in[name] = in
-	return known && in && !was
+	was, known := g.asked[name]
+	g.asked[name] = next
+	return known && in && !was.In
 }
 
-// plural is the resource in full.
-func (k Keeper) plural() string {
-	group, plural, _ := k.resource()
+// Waits is the gang of some work that was handed over and not let in yet; false: there is none.
+func (g *Gangs) Waits(taskID string) (Asked, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range g.asked {
+		if a.TaskID == taskID && !a.In {
+			return a, true
+		}
+	}
+	return Asked{}, false
+}
+
+// Resource is that of the keeper's objects, in full.
+func (k Keeper) Resource() string {
+	group, plural, _ := k.object()
 	return plural + "." + group
 }
 
@@ -164,11 +204,27 @@ func (h *handed) letIn(k Keeper) (ok bool, why string) {
 	return k == Volcano && slices.Contains([]string{"Inqueue", "Running", "Completed"}, h.Status.Phase), cmp.Or(why, h.Status.Phase)
 }
 
+// mostWords bounds what is kept of a keeper's words.
+const mostWords = 6
+
+// words are what the keeper says of a gang, one for each of its conditions that says more than that it is so.
+func (h *handed) words() (out []string) {
+	if h.Status.Phase != "" {
+		out = append(out, short(h.Status.Phase))
+	}
+	for _, c := range h.Status.Conditions {
+		if why := cmp.Or(c.Message, c.Reason); why != "" && len(out) < mostWords {
+			out = append(out, short(c.Type+"="+string(c.Status)+": "+why))
+		}
+	}
+	return out
+}
+
 // path is where the keeper's objects are; it asks once which version the cluster prefers.
 func (g *Gangs) path(ctx context.Context) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	group, plural, _ := g.Keeper.resource()
+	group, plural, _ := g.Keeper.object()
 	if g.version == "" {
 		version, err := g.Cluster.preferred(ctx, group)
 		if gone(err) {
@@ -202,7 +258,7 @@ func (g *Gangs) hand(ctx context.Context, name string, gang Gang) (*handed, erro
 	if err != nil {
 		return nil, err
 	}
-	group, _, kind := g.Keeper.resource()
+	group, _, kind := g.Keeper.object()
 	made := &handed{}
 	err = g.Cluster.raw(ctx, "POST", at, map[string]any{
 		"apiVersion": group + "/" + g.version, "kind": kind, "spec": spec,
@@ -271,31 +327,38 @@ func (g *Gangs) Sweep(ctx context.Context, stands func(taskID string, since int)
 	if err != nil {
 		return err
 	}
+	g.mu.Lock()
+	known := maps.Clone(g.asked)
+	g.mu.Unlock()
 	var list struct {
 		Items []handed `json:"items"`
 	}
 	if err := g.Cluster.raw(ctx, "GET", at+"?labelSelector="+labelZone+"%3D"+g.Cluster.Zone, nil, &list); err != nil {
-		return g.Cluster.explain(err, "list", g.Keeper.plural())
+		return g.Cluster.explain(err, "list", g.Keeper.Resource())
 	}
 	var errs []error
 	for i := range list.Items {
 		h := &list.Items[i]
+		delete(known, h.Metadata.Name)
 		taskID := h.Metadata.Labels[labelTask]
 		since, _ := strconv.Atoi(h.Metadata.Labels[labelAttempt])
 		if !stands(taskID, since) {
 			g.forget(h.Metadata.Name)
 			err := g.Cluster.raw(ctx, "DELETE", at+"/"+h.Metadata.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &h.Metadata.UID}}, nil)
 			if err != nil && !gone(err) && !conflict(err) {
-				errs = append(errs, g.Cluster.explain(err, "delete", g.Keeper.plural()))
+				errs = append(errs, g.Cluster.explain(err, "delete", g.Keeper.Resource()))
 			}
 			continue
 		}
 		if why, evicted := h.evicted(g.Keeper); evicted {
 			g.forget(h.Metadata.Name)
 			out(taskID, why)
-		} else if ok, _ := h.letIn(g.Keeper); ok && g.note(h.Metadata.Name, true) {
+		} else if g.note(h.Metadata.Name, taskID, h) {
 			in(taskID)
 		}
+	}
+	for name := range known { // somebody deleted it
+		g.forget(name)
 	}
 	return errors.Join(errs...)
 }
@@ -303,7 +366,7 @@ func (g *Gangs) Sweep(ctx context.Context, stands func(taskID string, since int)
 func (g *Gangs) forget(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.in, name)
+	delete(g.asked, name)
 }
 
 // evicted says that a gang has to give back what it was let in with.

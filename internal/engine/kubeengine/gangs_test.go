@@ -77,3 +77,43 @@ func TestLetIn(t *testing.T) {
 		}
 	}
 }
+
+// TestWaits: of a gang that waits its keeper's words are kept, of one that was let in or is gone nothing.
+func TestWaits(t *testing.T) {
+	g := &Gangs{Cluster: &Cluster{Zone: "k1"}, Keeper: Kueue, Queue: "research"}
+	take := func(status string) bool {
+		t.Helper()
+		h := &handed{}
+		if err := json.Unmarshal([]byte(`{"metadata":{"name":"task-1-2","creationTimestamp":"2026-11-19T08:00:00Z"},"status":`+status+`}`), h); err != nil {
+			t.Fatal(err)
+		}
+		return g.note("task-1-2", "task-1", h)
+	}
+	take(`{}`)
+	if a, ok := g.Waits("task-1"); !ok || len(a.Said) != 0 || a.Zone != "k1" || a.Queue != "research" || a.Since.Hour() != 8 {
+		t.Errorf("nothing was said: %+v %v", a, ok)
+	}
+	take(`{"conditions":[{"type":"QuotaReserved","status":"False","reason":"Pending","message":"insufficient quota\n for nvidia.com/gpu"},{"type":"Requeued","status":"True"}]}`)
+	if a, _ := g.Waits("task-1"); len(a.Said) != 1 || a.Said[0] != "QuotaReserved=False: insufficient quota for nvidia.com/gpu" {
+		t.Errorf("%q", a.Said)
+	}
+	if _, ok := g.Waits("task-2"); ok {
+		t.Error("another task waits, too")
+	}
+	many := `{"conditions":[` + strings.TrimSuffix(strings.Repeat(`{"type":"T","status":"False","message":"m"},`, 50), ",") + `]}`
+	take(many)
+	if a, _ := g.Waits("task-1"); len(a.Said) != mostWords {
+		t.Errorf("%d words of a keeper that says much", len(a.Said))
+	}
+	if news := take(`{"conditions":[{"type":"Admitted","status":"True"}]}`); !news {
+		t.Error("it is no news that it was let in")
+	}
+	if _, ok := g.Waits("task-1"); ok {
+		t.Error("it was let in, and waits")
+	}
+	take(`{}`)
+	g.forget("task-1-2")
+	if _, ok := g.Waits("task-1"); ok {
+		t.Error("it is gone, and waits")
+	}
+}

@@ -309,8 +309,8 @@ func (g *ground) reportOf(n *corev1.Node) api.Node {
 		others = *u
 	}
 	out := report(g.cluster.Zone, n, others, held, g.table)
-	if out.Status.Ready {
-		out.Status.Message = unused(len(out.Spec.Devices), g.claims[n.Name])
+	if why := unused(len(out.Spec.Devices), g.claims[n.Name]); out.Status.Ready && why != (fault.Text{}) {
+		out.Status.Reason, out.Status.Message = engine.DevicesUnused, why
 	}
 	if r, ok := g.turned[n.Name]; ok && out.Status.Ready {
 		out.Status.Ready, out.Status.Reason, out.Status.Message = false, engine.ReasonRefused, r.why

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -219,6 +220,9 @@ func refuse(r engine.Replica) error {
 	switch {
 	case r.Inside != "":
 		return no("InsideNotOnKubernetes", fault.T("A task inside an environment needs a zone of hosts; %s is on Kubernetes.", "环境内的任务需要主机可用区；%s 位于 Kubernetes。", r.Zone))
+	case r.Home != "" && len(r.Command) > 1 && slices.Equal(r.Command[:2], []string{"fermi", devenv.SaveHome}): // it asks the API, which pods have no way to
+		return fault.New(fault.Invalid, "SnapshotNotOnKubernetes", fault.T("Snapshots of homes need a zone of hosts; %s is on Kubernetes.", "主目录快照需要主机可用区；%s 位于 Kubernetes。", r.Zone)).
+			WithHint(fault.T("Copy its files with fermi cp, or its volume by the cluster's own means.", "请用 fermi cp 复制文件，或用集群自身的方式复制其存储卷。"))
 	case r.Code != nil && r.Code.Folder != "":
 		return no("FolderNotOnKubernetes", fault.T("Zone %s is on Kubernetes: folders of hosts are not there.", "可用区 %s 位于 Kubernetes，无法使用主机目录。", r.Zone))
 	case r.Resources.Accelerators.Share != 0:

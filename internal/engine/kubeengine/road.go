@@ -39,7 +39,7 @@ var roadName = pattern.New(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // roadOf is the road that a pod is at the end of; false: none, because it serves nothing, or at a port that its launcher chose.
 func roadOf(pod *corev1.Pod) (name string, r road, ok bool) {
 	name = pod.Labels[labelService]
-	if name == "" || !roadName.MatchString(name) || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	if name == "" || !roadName.MatchString(name) || isOver(pod) {
 		return "", road{}, false
 	}
 	probe := pod.Spec.Containers[0].ReadinessProbe

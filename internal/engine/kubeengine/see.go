@@ -52,7 +52,7 @@ func observed(r brief, pod *corev1.Pod, heard engine.State) engine.Observation {
 			began, o.Launched = s.State.Terminated.StartedAt.Time, true
 		}
 	}
-	over := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+	over := isOver(pod)
 	exit := decided(pod)
 	switch {
 	case over && exit == nil:

@@ -181,6 +181,12 @@ func (z *site) Open(t *testing.T, epoch int64) (engine.Adapter, func()) {
 	z.mu.Lock()
 	z.epoch = max(z.epoch, epoch)
 	z.mu.Unlock()
+	return e, z.run(t, e)
+}
+
+// run has an engine work, and waits until it is ready.
+func (z *site) run(t *testing.T, e *Engine) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -189,7 +195,7 @@ func (z *site) Open(t *testing.T, epoch int64) (engine.Adapter, func()) {
 	case err := <-ended:
 		t.Fatal("it ended:", err)
 	}
-	return e, sync.OnceFunc(func() {
+	return sync.OnceFunc(func() {
 		cancel()
 		<-ended
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -145,74 +144,8 @@ func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration
 		pod = next
 		e.sawPod(pod)
 	}
-	wish := deadline{order: o}
-	if o.Grace == 0 {
-		wish.at = e.cfg.Clock.Now().Add(deaf)
-	}
-	e.mu.Lock()
-	if had, ok := e.wishes[name]; !ok || had.order.At != o.At {
-		e.wishes[name] = wish
-	}
-	e.mu.Unlock()
-	return e.give(ctx, pod, o)
-}
-
-// give hands an order to who can hear it.
-func (e *Engine) give(ctx context.Context, pod *corev1.Pod, o order) error {
-	if e.cfg.Tell(engine.Name(replicaName(pod)), o.Grace) == nil || pod.DeletionTimestamp != nil {
-		return nil
-	}
-	seconds := int64(1)
-	if o.Grace > 0 {
-		seconds = int64((o.Grace + graceMore).Seconds())
-	}
-	return e.end(ctx, pod, seconds)
-}
-
-// end has the kubelet end a pod.
-func (e *Engine) end(ctx context.Context, pod *corev1.Pod, seconds int64) error {
-	err := e.cfg.Cluster.deletePod(ctx, pod, seconds)
-	if gone(err) || conflict(err) {
-		return nil
-	}
-	return e.cfg.Cluster.explain(err, "delete", "pods")
-}
-
-// press repeats orders to who has not heard them, and ends what does not hear at all.
-func (e *Engine) press(ctx context.Context) {
-	now := e.cfg.Clock.Now()
-	type due struct {
-		pod  *corev1.Pod
-		wish deadline
-	}
-	var list []due
-	e.mu.Lock()
-	for name, w := range e.wishes {
-		pod := e.seen[name]
-		if pod == nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
-			delete(e.wishes, name)
-			continue
-		}
-		list = append(list, due{pod, w})
-	}
-	e.mu.Unlock()
-	if len(list) == 0 || e.fence.rule(ctx) != nil {
-		return
-	}
-	for _, d := range list {
-		var err error
-		if late := !d.wish.at.IsZero() && !now.Before(d.wish.at); late {
-			e.mu.Lock()
-			e.wishes[engine.Name(replicaName(d.pod))] = deadline{d.wish.order, now.Add(deaf)}
-			e.mu.Unlock()
-			err = e.end(ctx, d.pod, 1)
-		} else {
-			err = e.give(ctx, d.pod, d.wish.order)
-		}
-		if err != nil && ctx.Err() == nil {
-			e.cfg.Log.Warn("an order to stop could not be given; trying again", "pod", d.pod.Name, "error", err)
-		}
-	}
+	e.stops.note(name, o)
+	return e.stops.give(ctx, pod, o)
 }
 
 // lookAgain looks at what changes by time alone: nodes that refused a pod, pods that can't start.
@@ -262,7 +195,7 @@ func (e *Engine) giveUp(pod *corev1.Pod, now time.Time) error {
 		pod = next
 		e.sawPod(pod)
 	}
-	return e.end(ctx, pod, 1)
+	return e.stops.end(ctx, pod, 1)
 }
 
 // Remove lets the pod of a replica go that is done: it is deleted, then its finalizer is taken away, and with that it is gone.
@@ -284,28 +217,8 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 	if o, _ := observe(pod, ""); o.State != engine.StateDone {
 		return fault.New(fault.Conflict, "ReplicaNotDone", fault.T("Replica %s has not handed over everything yet.", "副本 %s 尚未完成交接。", name))
 	}
-	if err := e.end(ctx, pod, 0); err != nil {
+	if err := e.stops.letGo(ctx, pod); err != nil {
 		return err
-	}
-	for {
-		now, err := e.cfg.Cluster.getPod(ctx, pod.Name)
-		if gone(err) || err == nil && now.UID != pod.UID {
-			break
-		}
-		if err != nil {
-			return e.cfg.Cluster.explain(err, "get", "pods")
-		}
-		if !slices.Contains(now.Finalizers, finalizer) {
-			break // it goes by itself
-		}
-		rest := slices.DeleteFunc(slices.Clone(now.Finalizers), func(f string) bool { return f == finalizer })
-		_, err = e.cfg.Cluster.patchPod(ctx, now, map[string]any{"finalizers": rest, "resourceVersion": now.ResourceVersion})
-		if err == nil || gone(err) {
-			break
-		}
-		if !conflict(err) {
-			return e.cfg.Cluster.explain(err, "patch", "pods")
-		}
 	}
 	e.forget(name, pod)
 	return nil
@@ -321,7 +234,7 @@ func (e *Engine) forget(name engine.Name, pod *corev1.Pod) {
 		e.ground.hold(pod.Spec.NodeName, name, 0, false)
 	}
 	delete(e.seen, name)
-	delete(e.wishes, name)
+	e.stops.forget(name)
 	e.Drop(name)
 	e.notes.touch(false)
 }
@@ -337,7 +250,7 @@ func (e *Engine) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
 	}
 	if pod != nil {
 		if r, ok := recordOf(pod); ok {
-			return json.Marshal(record.Spec{Replica: inPod(r), Link: record.Link{Tiers: record.Tiers{Shared: e.cfg.Cluster.Shared}}})
+			return json.Marshal(record.Spec{Replica: inPod(r), Link: record.Link{Own: true, Tiers: record.Tiers{Shared: e.cfg.Cluster.Shared}}})
 		}
 	}
 	return nil, fault.New(fault.NotFound, "NoSpec", fault.T("There is no replica %s.", "副本 %s 不存在。", name))

@@ -23,19 +23,21 @@ type watcher struct {
 
 // watchers are the informers: nodes, our pods, and those of others that use something.
 func (e *Engine) watchers() []watcher {
-	ours := labelZone + "=" + e.cfg.Cluster.Zone
+	c := e.cfg.Cluster
+	ours := labelZone + "=" + c.Zone
+	pods := func() runtime.Object { return &corev1.PodList{} }
 	return []watcher{
-		e.informer("nodes", "", metav1.ListOptions{}, &corev1.Node{}, func() runtime.Object { return &corev1.NodeList{} }, slimNode, cache.ResourceEventHandlerFuncs{
+		wanted{resource: "nodes", one: &corev1.Node{}, list: func() runtime.Object { return &corev1.NodeList{} }, slim: slimNode}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { e.ground.sawNode(o.(*corev1.Node)) }, UpdateFunc: func(_, o any) { e.ground.sawNode(o.(*corev1.Node)) },
 			DeleteFunc: func(o any) { e.ground.lostNode(last[*corev1.Node](o)) },
 		}),
-		e.informer("pods", e.cfg.Cluster.Namespace, metav1.ListOptions{LabelSelector: ours}, &corev1.Pod{}, func() runtime.Object { return &corev1.PodList{} }, slimPod, cache.ResourceEventHandlerFuncs{
+		wanted{resource: "pods", namespace: c.Namespace, labels: ours, one: &corev1.Pod{}, list: pods, slim: slimPod}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { e.sawPod(o.(*corev1.Pod)) }, UpdateFunc: func(_, o any) { e.sawPod(o.(*corev1.Pod)) },
 			DeleteFunc: func(o any) { e.lostPod(last[*corev1.Pod](o)) },
 		}),
-		e.informer("pods", "", metav1.ListOptions{
-			LabelSelector: labelZone + "!=" + e.cfg.Cluster.Zone, FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-		}, &corev1.Pod{}, func() runtime.Object { return &corev1.PodList{} }, slimOther, cache.ResourceEventHandlerFuncs{
+		wanted{
+			resource: "pods", labels: labelZone + "!=" + c.Zone, fields: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", one: &corev1.Pod{}, list: pods, slim: slimOther,
+		}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { e.ground.sawOther(o.(*corev1.Pod)) }, UpdateFunc: func(_, o any) { e.ground.sawOther(o.(*corev1.Pod)) },
 			DeleteFunc: func(o any) { e.ground.lostOther(last[*corev1.Pod](o)) },
 		}),
@@ -58,16 +60,24 @@ func last[T any](o any) T {
 	return t
 }
 
-func (e *Engine) informer(resource, namespace string, want metav1.ListOptions, kind runtime.Object, list func() runtime.Object, slim cache.TransformFunc, h cache.ResourceEventHandlerFuncs) watcher {
-	c := e.cfg.Cluster
+// wanted is a kind of objects that is followed.
+type wanted struct {
+	resource, namespace, labels, fields string // namespace "": all
+	one                                 runtime.Object
+	list                                func() runtime.Object
+	slim                                cache.TransformFunc // what is kept of one
+}
+
+// follow follows them in a cluster, once it is run; fret hears why it can't be begun.
+func (want wanted) follow(c *Cluster, fret func(error), h cache.ResourceEventHandlerFuncs) watcher {
 	fill := func(o metav1.ListOptions) metav1.ListOptions {
-		o.LabelSelector, o.FieldSelector = want.LabelSelector, want.FieldSelector
+		o.LabelSelector, o.FieldSelector = want.labels, want.fields
 		return o
 	}
 	inf := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			into := list()
-			return into, c.list(ctx, resource, namespace, into, fill(o))
+			into := want.list()
+			return into, c.list(ctx, want.resource, want.namespace, into, fill(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			made, err := c.connect()
@@ -76,13 +86,13 @@ func (e *Engine) informer(resource, namespace string, want metav1.ListOptions, k
 			}
 			o = fill(o)
 			o.Watch = true
-			return made.core.Get().Namespace(namespace).Resource(resource).VersionedParams(&o, parameters()).Watch(ctx)
+			return made.core.Get().Namespace(want.namespace).Resource(want.resource).VersionedParams(&o, parameters()).Watch(ctx)
 		},
-	}, kind, 0, cache.Indexers{})
-	_ = inf.SetTransform(slim)
+	}, want.one, 0, cache.Indexers{})
+	_ = inf.SetTransform(want.slim)
 	_ = inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil && !inf.HasSynced() { // later on, the beat says whether the cluster answers
-			e.fret(c.explain(err, "list", resource))
+			fret(c.explain(err, "list", want.resource))
 		}
 	})
 	told, _ := inf.AddEventHandler(h)
@@ -96,11 +106,19 @@ func slimNode(o any) (any, error) {
 	return o, nil
 }
 
+// slimPod keeps of a pod of ours what is asked of it later: its record, where it is, how it does.
 func slimPod(o any) (any, error) {
-	if p, ok := o.(*corev1.Pod); ok {
-		p.ManagedFields = nil
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
 	}
-	return o, nil
+	p.ManagedFields = nil
+	spec := corev1.PodSpec{NodeName: p.Spec.NodeName}
+	for _, c := range p.Spec.Containers {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, ReadinessProbe: c.ReadinessProbe})
+	}
+	p.Spec = spec
+	return p, nil
 }
 
 // slimOther keeps of a pod of others where it is and what it asks for.
@@ -174,7 +192,7 @@ func (e *Engine) lostPod(p *corev1.Pod) {
 		return
 	}
 	delete(e.seen, r.Name)
-	delete(e.wishes, r.Name)
+	e.stops.forget(r.Name)
 	e.ground.hold(p.Spec.NodeName, r.Name, 0, false)
 	e.notes.touch(false)
 	if ours {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +37,7 @@ type dataMount struct {
 	mount.AssetRef
 	held   *depot.Held
 	folder *inside.Folder // of the machine, that it is; nil: it is held
+	shown  bool           // a link to it stands at its path
 }
 
 // root is where its files lie on the node.
@@ -43,6 +46,28 @@ func (m dataMount) root() string {
 		return m.folder.Path
 	}
 	return m.held.Root
+}
+
+// show links a version to where it is asked for, on a machine where nothing is mounted and nobody else is.
+func (m *dataMount) show() error {
+	if err := os.MkdirAll(filepath.Dir(m.Path), 0o755); err != nil {
+		return err
+	}
+	if was, err := os.Lstat(m.Path); err == nil && (was.Mode()&fs.ModeSymlink != 0 || was.IsDir()) {
+		_ = os.Remove(m.Path) // a link of a launcher before us, or an empty folder of the image
+	}
+	if err := os.Symlink(m.root(), m.Path); err != nil {
+		return err
+	}
+	m.shown = true
+	return nil
+}
+
+// unshow takes the link away, unless it is another's by now.
+func (m *dataMount) unshow() {
+	if to, err := os.Readlink(m.Path); m.shown && err == nil && to == m.root() {
+		_ = os.Remove(m.Path)
+	}
 }
 
 func (d *dataMounts) all() []dataMount {
@@ -83,6 +108,7 @@ func (d *dataMounts) variables(walled bool) (out []string) {
 
 func (d *dataMounts) close() (err error) {
 	for _, m := range d.all() {
+		m.unshow()
 		if m.held != nil {
 			err = errors.Join(err, m.held.Close())
 		}
@@ -108,6 +134,11 @@ func (s *Supplies) BringData(ctx context.Context) error {
 			err := s.bringVersion(ctx, &m)
 			if err != nil {
 				return err
+			}
+			if s.node.Own && s.at.Home.Tenant.UID == 0 {
+				if err := m.show(); err != nil {
+					s.notes.Notice("%s", fault.T("%s can't be shown at %s (%v): its variable says where it is", "无法在 %[2]s 显示 %[1]s（%[3]v）：请通过其环境变量访问", nameOfVersion(ref), m.Path, err).Pack())
+				}
 			}
 			*kind.to = append(*kind.to, m)
 		}
@@ -175,7 +206,7 @@ func named(err error, ref mount.AssetRef) error {
 
 // seenAt is where its processes find it.
 func (s *Supplies) seenAt(m *dataMount) string {
-	if s.at.Home.Tenant.UID == 0 { // nothing is mounted on a machine that keeps nobody apart
+	if s.at.Home.Tenant.UID == 0 && !s.node.Own { // nothing is mounted on a machine that keeps nobody apart
 		return m.root()
 	}
 	return m.Path

@@ -50,8 +50,8 @@ function Ready({ name, node, live }: { name: string; node: Node; live: React.Rea
       >
         {operates && <Actions name={name} node={node} />}
       </PageHead>
-      {!ready && (said(message, lang) || reason) && (
-        <Alert color="red" variant="light" title={reason ? `${t("task.why")} · ${reason}` : t("task.why")}>
+      {(said(message, lang) || (!ready && reason)) && (
+        <Alert color={ready ? "yellow" : "red"} variant="light" title={[!ready && t("task.why"), reason].filter(Boolean).join(" · ")}>
           <Text size="sm" className="break">
             {said(message, lang)}
           </Text>
