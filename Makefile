@@ -185,7 +185,7 @@ e2e-workbench: build ## development environments as ordinary members: shells, ho
 	@scripts/install-deps.sh ssh:openssh-client
 	@scripts/jupyter.sh $(abspath $(CACHE))/jupyter
 	@bin/fermi tools install vscode
-	@FERMI_JUPYTER=$(abspath $(CACHE))/jupyter scripts/suite.sh e2e-workbench go test -v -count=1 -timeout 15m -skip TestImageRoot ./test/workbench # that one is of e2e-images
+	@FERMI_JUPYTER=$(abspath $(CACHE))/jupyter scripts/suite.sh e2e-workbench go test -v -count=1 -timeout 15m -skip 'TestImageRoot|TestImageBuild' ./test/workbench # those are e2e-images'
 
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
