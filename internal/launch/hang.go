@@ -21,11 +21,13 @@ type witness struct {
 	g     link.Generation
 	drag  *process.Drag
 	pid   func(local int) int // of a rank; 0: it was not found
+	rests bool                // it matters whether they do anything at all
 }
 
 // watch looks at silent ranks until ctx ends.
 func (w *witness) watch(ctx context.Context) {
-	for last := w.clock.Now(); ; {
+	idle, looked := rankset.Idle{}, w.clock.Now()
+	for last := looked; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -36,6 +38,10 @@ func (w *witness) watch(ctx context.Context) {
 			w.ranks.Progress.Slept(gap)
 		}
 		last = now
+		if now.Sub(looked) >= rankset.IdleTick {
+			looked = now
+			w.rest(idle, now)
+		}
 		for _, local := range w.ranks.Progress.Unnamed(now) {
 			w.ranks.Progress.Name(local, w.pid(local))
 		}
@@ -43,6 +49,30 @@ func (w *witness) watch(ctx context.Context) {
 			w.testify(now, sure)
 		}
 	}
+}
+
+// rest looks whether ranks that tell nothing of how far they are do anything at all.
+func (w *witness) rest(idle rankset.Idle, now time.Time) {
+	if !w.rests || w.ranks.Progress.Told() {
+		return
+	}
+	var states []link.RankState
+	look := w.drag.Look()
+	for local := range w.procs.N {
+		pid := w.pid(local)
+		if pid == 0 {
+			continue
+		}
+		v := look(pid, true)
+		if v == nil {
+			continue // it has ended
+		}
+		s := w.ranks.Progress.StateOf(local, now)
+		s.State, s.Waits = v.State, process.WaitsIn(pid)
+		s.Silent = idle.Note(local, now, rankset.Sign{Vitals: *v, Printed: w.procs.Tails[local].Printed()})
+		states = append(states, s)
+	}
+	w.ranks.Hung(states, now)
 }
 
 // testify gathers what every rank does, tells the leader and the user's log.

@@ -52,7 +52,11 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 func (w *warden) lookOn(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	w.witness = &witness{tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID}
+	self := &w.r.wall.Home.Replica
+	w.witness = &witness{
+		tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID,
+		rests: self.Home == "" && self.Serve == nil, // who is there for others may well wait for them
+	}
 	wg.Go(func() { w.witness.watch(ctx) })
 	wg.Go(func() { w.r.watchDevices(ctx, w.g) })
 	wg.Go(func() { w.r.watchService(ctx) })
