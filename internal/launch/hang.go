@@ -22,11 +22,13 @@ type witness struct {
 	drag  *process.Drag
 	pid   func(local int) int // of a rank; 0: it was not found
 	rests bool                // it matters whether they do anything at all
+	stays chan int            // local ranks that are done and do not end
 }
 
 // watch looks at silent ranks until ctx ends.
 func (w *witness) watch(ctx context.Context) {
-	idle, looked := rankset.Idle{}, w.clock.Now()
+	idle, done, looked := rankset.Idle{}, rankset.Idle{}, w.clock.Now()
+	stayed := looked
 	for last := looked; ; {
 		select {
 		case <-ctx.Done():
@@ -38,6 +40,10 @@ func (w *witness) watch(ctx context.Context) {
 			w.ranks.Progress.Slept(gap)
 		}
 		last = now
+		if now.Sub(stayed) >= lingerAfter/8 {
+			stayed = now
+			w.linger(done, now)
+		}
 		if now.Sub(looked) >= rankset.IdleTick {
 			looked = now
 			w.rest(idle, now)
@@ -47,6 +53,29 @@ func (w *witness) watch(ctx context.Context) {
 		}
 		if alarm, sure := w.ranks.Silence(now, w.drag.Look()); alarm {
 			w.testify(now, sure)
+		}
+	}
+}
+
+// lingerAfter is how long the process of a rank that said that it is done, with success, may do nothing before it is ended: a thread that
+// nobody joins keeps a program that has returned. Tests have less.
+var lingerAfter = 2 * time.Minute
+
+// linger names ranks that are done and whose processes only stay.
+func (w *witness) linger(idle rankset.Idle, now time.Time) {
+	look := w.drag.Look()
+	for _, local := range w.ranks.Progress.Done() {
+		pid := w.pid(local)
+		if pid == 0 {
+			continue
+		}
+		v := look(pid, true)
+		if v == nil || idle.Note(local, now, rankset.Sign{Vitals: *v, Printed: w.procs.Tails[local].Printed()}) < lingerAfter {
+			continue
+		}
+		select {
+		case w.stays <- local:
+		default: // the warden has not come to the last one yet
 		}
 	}
 }

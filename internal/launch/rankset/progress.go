@@ -225,6 +225,18 @@ func (p *Progress) Hangs() bool {
 	return len(p.hung) > 0
 }
 
+// Done are the local ranks that said that they are done, with success, and whose process may still be there.
+func (p *Progress) Done() (list []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for local := range p.stall.pulses {
+		if p.stall.pulses[local].done {
+			list = append(list, local)
+		}
+	}
+	return list
+}
+
 // Connected are the processes of the local ranks that speak to us.
 func (p *Progress) Connected() map[int]int {
 	p.mu.Lock()
