@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
@@ -77,6 +80,20 @@ func (w *witness) linger(idle rankset.Idle, now time.Time) {
 		case w.stays <- local:
 		default: // the warden has not come to the last one yet
 		}
+	}
+}
+
+// release ends the process of a rank that is done and only stays.
+func (w *witness) release(r *process.Reaper, local int) {
+	proc, err := record.Describe(w.pid(local))
+	if err != nil || r.Ends[local] != nil {
+		return
+	}
+	r.Done[local] = true
+	rank := w.g.FirstRank + local
+	w.spool.Notice("%s", fault.T("rank %d: it is done, but its process did not end and does nothing; it is ended, as a success", "rank %d：已完成，但其进程未退出且没有任何活动；现将其结束，并计为成功", rank).Pack())
+	if err := proc.Signal(unix.SIGKILL); err != nil {
+		w.log.Warn("a rank that is done can't be ended", "rank", rank, "error", err)
 	}
 }
 

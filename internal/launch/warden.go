@@ -157,7 +157,9 @@ func (w *warden) watch(ctx context.Context) {
 		case p := <-r.words.probes:
 			w.probe(p)
 		case local := <-w.witness.stays:
-			w.release(local)
+			if !w.ending {
+				w.witness.release(w.reaper, local)
+			}
 		case <-w.drag.Tick:
 			_ = w.drag.Turn() // one that has ended is let go
 		case <-w.culprit:
@@ -266,19 +268,6 @@ func (w *warden) blame() {
 	}
 	if w.g.Hold || w.reaper.Left > 0 {
 		w.cut()
-	}
-}
-
-// release ends the process of a rank that said that it is done, with success, and that only stays.
-func (w *warden) release(local int) {
-	proc, err := record.Describe(w.rankPID(local))
-	if err != nil || w.ending || w.reaper.Ends[local] != nil {
-		return
-	}
-	w.reaper.Done[local] = true
-	w.r.spool.Notice("%s", fault.T("rank %d: it is done, but its process did not end and does nothing; it is ended, as a success", "rank %d：已完成，但其进程未退出且没有任何活动；现将其结束，并计为成功", w.g.FirstRank+local).Pack())
-	if err := proc.Signal(unix.SIGKILL); err != nil {
-		w.r.log.Warn("a rank that is done can't be ended", "rank", w.g.FirstRank+local, "error", err)
 	}
 }
 

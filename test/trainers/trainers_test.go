@@ -271,7 +271,7 @@ func (w *world) still(t *testing.T, r run) {
 		if seen, err := os.Stat(filepath.Join(r.dir, fmt.Sprintf("diary.%d", rank))); err == nil {
 			t.Logf("rank %d wrote its last line %.0f s ago", rank, time.Since(seen.ModTime()).Seconds())
 		}
-		for _, pid := range harness.Processes("FERMI_TASK_ID="+r.id, fmt.Sprintf("RANK=%d", rank)) {
+		for _, pid := range harness.Processes("FERMI_TASK_ID="+r.id, fmt.Sprintf("FERMI_RANK=%d", rank)) {
 			for _, file := range []string{"cmdline", "wchan", "syscall", "stack"} {
 				text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 				t.Logf("rank %d, process %d, %s: %s %v", rank, pid, file, strings.ReplaceAll(string(text), "\x00", " "), err)
