@@ -30,7 +30,7 @@ type witness struct {
 
 // watch looks at silent ranks until ctx ends.
 func (w *witness) watch(ctx context.Context) {
-	idle, done, looked := rankset.Idle{}, rankset.Idle{}, w.clock.Now()
+	dormant, done, looked := rankset.Dormant{}, rankset.Dormant{}, w.clock.Now()
 	stayed := looked
 	for last := looked; ; {
 		select {
@@ -47,9 +47,9 @@ func (w *witness) watch(ctx context.Context) {
 			stayed = now
 			w.linger(done, now)
 		}
-		if now.Sub(looked) >= rankset.IdleTick {
+		if now.Sub(looked) >= rankset.DormantTick {
 			looked = now
-			w.rest(idle, now)
+			w.rest(dormant, now)
 		}
 		for _, local := range w.ranks.Progress.Unnamed(now) {
 			w.ranks.Progress.Name(local, w.pid(local))
@@ -65,7 +65,7 @@ func (w *witness) watch(ctx context.Context) {
 var lingerAfter = 2 * time.Minute
 
 // linger names ranks that are done and whose processes only stay.
-func (w *witness) linger(idle rankset.Idle, now time.Time) {
+func (w *witness) linger(dormant rankset.Dormant, now time.Time) {
 	look := w.drag.Look()
 	for _, local := range w.ranks.Progress.Done() {
 		pid := w.pid(local)
@@ -73,7 +73,7 @@ func (w *witness) linger(idle rankset.Idle, now time.Time) {
 			continue
 		}
 		v := look(pid, true)
-		if v == nil || idle.Note(local, now, rankset.Sign{Vitals: *v, Printed: w.procs.Tails[local].Printed()}) < lingerAfter {
+		if v == nil || dormant.Note(local, now, rankset.Sign{Vitals: *v, Printed: w.procs.Tails[local].Printed()}) < lingerAfter {
 			continue
 		}
 		select {
@@ -98,7 +98,7 @@ func (w *witness) release(r *process.Reaper, local int) {
 }
 
 // rest looks whether ranks that tell nothing of how far they are do anything at all.
-func (w *witness) rest(idle rankset.Idle, now time.Time) {
+func (w *witness) rest(dormant rankset.Dormant, now time.Time) {
 	if !w.rests || w.ranks.Progress.Told() {
 		return
 	}
@@ -115,7 +115,7 @@ func (w *witness) rest(idle rankset.Idle, now time.Time) {
 		}
 		s := w.ranks.Progress.StateOf(local, now)
 		s.State, s.Waits = v.State, process.WaitsIn(pid)
-		s.Silent = idle.Note(local, now, rankset.Sign{Vitals: *v, Printed: w.procs.Tails[local].Printed()})
+		s.Silent = dormant.Note(local, now, rankset.Sign{Vitals: *v, Printed: w.procs.Tails[local].Printed()})
 		states = append(states, s)
 	}
 	w.ranks.Hung(states, now)

@@ -87,11 +87,11 @@ func TestDoingNothingIsSeen(t *testing.T) {
 	}
 	defer procs.Drained()
 	w := &witness{ranks: r, tools: tools{log: quiet, clock: clock.Real}, procs: procs, drag: &process.Drag{}, pid: func(local int) int { return pids[local] }}
-	now, idle := time.Now(), rankset.Idle{}
+	now, dormant := time.Now(), rankset.Dormant{}
 	look := func(times int) {
 		for range times {
-			now = now.Add(rankset.IdleTick)
-			w.rest(idle, now)
+			now = now.Add(rankset.DormantTick)
+			w.rest(dormant, now)
 		}
 	}
 	if look(12); len(told.Hung) > 0 {

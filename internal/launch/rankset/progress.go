@@ -30,10 +30,10 @@ type Progress struct {
 
 // standstill is what ranks do instead of going on, as the leader was told.
 type standstill struct {
-	hung   []link.RankState
-	hungAt time.Time
-	idle   []link.RankState // of those of which no step is known
-	idleAt time.Time
+	hung      []link.RankState
+	hungAt    time.Time
+	dormant   []link.RankState // of those of which no step is known
+	dormantAt time.Time
 }
 
 func newProgress(ranks int, files bool) *Progress {
@@ -125,7 +125,7 @@ func (p *Progress) fill(said *link.Ranks) {
 	said.Step, said.Watched, said.Own, said.Printed = p.slowest(), p.stall.watched(), p.own.told(p.now.FirstRank), p.printed
 	said.Hung, said.HungAt = p.hung, p.hungAt
 	if !said.Watched { // which says that this is no hang
-		said.Hung, said.HungAt = p.idle, p.idleAt
+		said.Hung, said.HungAt = p.dormant, p.dormantAt
 	}
 	said.Pace.Course = p.course.told(&p.stall, p.printed)
 }

@@ -10,34 +10,34 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// TestIdle: next to nothing is nothing; anything more, and what is printed, begins the time anew.
-func TestIdle(t *testing.T) {
-	i, now, s := Idle{}, start, Sign{}
+// TestDormant: next to nothing is nothing; anything more, and what is printed, begins the time anew.
+func TestDormant(t *testing.T) {
+	i, now, s := Dormant{}, start, Sign{}
 	look := func(want time.Duration, did func()) {
 		t.Helper()
-		now = now.Add(IdleTick)
+		now = now.Add(DormantTick)
 		did()
 		if got := i.Note(0, now, s); got != want {
 			t.Errorf("it has done nothing for %v, want %v", got, want)
 		}
 	}
 	look(0, func() {})
-	look(IdleTick, func() {})
-	look(2*IdleTick, func() { s.Ticks += 60; s.Bytes += idleBytes }) // a hundredth of a core
+	look(DormantTick, func() {})
+	look(2*DormantTick, func() { s.Ticks += 60; s.Bytes += dormantBytes }) // a hundredth of a core
 	look(0, func() { s.Ticks += 61 })
-	look(IdleTick, func() {})
+	look(DormantTick, func() {})
 	look(0, func() { s.Printed++ })
-	look(0, func() { s.Bytes += idleBytes + 1 })
-	look(IdleTick, func() {})
+	look(0, func() { s.Bytes += dormantBytes + 1 })
+	look(DormantTick, func() {})
 	look(0, func() { s.Queue += uint64(time.Second) }) // it would have worked, had it had a processor
 	look(0, func() { s.Ticks -= 100 })                 // a descendant ended
-	if got := i.Note(1, now, Sign{Vitals: process.Vitals{Ticks: 5}}); got != 0 || i.Note(0, now.Add(IdleTick), s) != IdleTick {
+	if got := i.Note(1, now, Sign{Vitals: process.Vitals{Ticks: 5}}); got != 0 || i.Note(0, now.Add(DormantTick), s) != DormantTick {
 		t.Error("one rank's time is the other's")
 	}
 }
 
-// TestIdlesAreTold: once when all do nothing, and once when they do something again; who tells of steps is judged by them.
-func TestIdlesAreTold(t *testing.T) {
+// TestDormantRanksAreTold: once when all do nothing, and once when they do something again; who tells of steps is judged by them.
+func TestDormantRanksAreTold(t *testing.T) {
 	var told []link.Ranks
 	r := New(Config{Ranks: 2, Clock: clock.NewFake(start), Tell: func(m link.Ranks) { told = append(told, m) }})
 	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}})
@@ -55,11 +55,11 @@ func TestIdlesAreTold(t *testing.T) {
 		told   int // since the begin
 		idle   int
 	}{
-		{"one works", []time.Duration{idleAfter, idleAfter - 1}, 0, 0},
-		{"none does", []time.Duration{idleAfter, idleAfter}, 1, 2},
-		{"still", []time.Duration{2 * idleAfter, 2 * idleAfter}, 1, 2},
-		{"one works again", []time.Duration{2 * idleAfter, 0}, 2, 0},
-		{"one has ended", []time.Duration{3 * idleAfter}, 3, 1},
+		{"one works", []time.Duration{dormantAfter, dormantAfter - 1}, 0, 0},
+		{"none does", []time.Duration{dormantAfter, dormantAfter}, 1, 2},
+		{"still", []time.Duration{2 * dormantAfter, 2 * dormantAfter}, 1, 2},
+		{"one works again", []time.Duration{2 * dormantAfter, 0}, 2, 0},
+		{"one has ended", []time.Duration{3 * dormantAfter}, 3, 1},
 		{"both have", nil, 4, 0},
 	} {
 		r.Hung(states(c.silent...), start)
@@ -67,7 +67,7 @@ func TestIdlesAreTold(t *testing.T) {
 			t.Fatalf("%s: told %d times, %+v", c.name, len(told), told)
 		}
 	}
-	r.Hung(states(idleAfter, idleAfter), start)
+	r.Hung(states(dormantAfter, dormantAfter), start)
 	r.Progress.note(0, word.Word{Progress: &word.Progress{Step: 1}}, start)
 	r.mu.Lock()
 	r.report()
