@@ -111,7 +111,7 @@ type NewWork struct {
 	Begin func(reason string, why fault.Text) // puts its first status
 	Saves func() (path string)                // the folder that it saves into within its code; "": none
 	// Images is where it names images.
-	Images []image.Field
+	Images func() []image.Field
 }
 
 // admitTask admits a training task.
@@ -120,7 +120,7 @@ func (s *Gate) admitTask(ctx context.Context, c *rest.Call, b *objects.Birth, t 
 	return s.Admit(ctx, c, b, NewWork{
 		Work:  t,
 		Queue: func(name string) { t.Spec.Queue = name },
-		Saves: t.Spec.CheckpointFolder, Images: image.FieldsOf(&t.Spec),
+		Saves: t.Spec.CheckpointFolder, Images: func() []image.Field { return image.FieldsOf(&t.Spec) },
 		Own: func(ctx context.Context) (err error) {
 			from, err = s.origins.beginsFrom(ctx, c, t)
 			return err
@@ -153,8 +153,8 @@ func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewW
 		return err
 	}
 	held, err := s.SettleAssets(ctx, c.Who, e.Work)
-	if err == nil {
-		err = s.images(ctx, e.Work, e.Images)
+	if err == nil && e.Images != nil {
+		err = s.images(ctx, e.Work, e.Images())
 	}
 	if err != nil {
 		return err

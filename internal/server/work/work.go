@@ -91,7 +91,7 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 		Admit: func(ctx context.Context, c *rest.Call, b *objects.Birth, dry bool) error {
 			o := b.Object.(api.Work)
 			return s.Gate.Admit(ctx, c, b, train.NewWork{
-				Work: o, Images: r.images(o),
+				Work: o, Images: func() []image.Field { return r.images(o) },
 				Queue: func(name string) { r.Queue(o, name) },
 				Begin: func(reason string, why fault.Text) { r.Begin(o, reason, why) },
 				Own: func(ctx context.Context) error {
