@@ -30,12 +30,12 @@ type Workload struct {
 	Attempt int
 	// Stop says that somebody wants it to end, or to go.
 	Stop bool
-	// Held says that it may not start yet for a reason that no place would change.
-	Held    bool
-	Host    lending.Terms
-	Wish    Wish
-	Ran     Ran
-	Program Program
+	// Held says that it may not start yet for a reason that no place would change; Parent, that it takes no place itself: the work that it makes does.
+	Held, Parent bool
+	Host         lending.Terms
+	Wish         Wish
+	Ran          Ran
+	Program      Program
 }
 
 // Wish is how work wants to be placed.

@@ -19,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cli/migrant"
 	"github.com/fermi-cluster/fermi/internal/cli/service"
 	"github.com/fermi-cluster/fermi/internal/cli/tool"
+	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 )
 
 // Set by the linker.
@@ -34,7 +35,7 @@ func main() {
 	if inner := app.Inner(os.Args[1:], version); inner != nil {
 		os.Exit(cli.Execute(context.Background(), inner))
 	}
-	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
+	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date, NoCards: !inventory.SeesNVIDIA})
 	app.Join(root, version)
 	root.AddCommand(gate.Command(version), agent.Command(version), mirror.Command())
 	env.Add(root)

@@ -22,6 +22,9 @@ func versionCommand(a *call.Shell) *cobra.Command {
 			return err
 		}
 		info := map[string]string{"client": call.First(a.Build.Version, "dev"), "commit": a.Build.Commit, "date": a.Build.Date}
+		if a.Build.NoCards {
+			info["nvidia"] = "unsupported"
+		}
 		if !onlyClient {
 			info["server"] = serverVersion(cmd.Context(), s)
 		}
@@ -33,6 +36,9 @@ func versionCommand(a *call.Shell) *cobra.Command {
 			line += " (" + a.Build.Commit + ")"
 		}
 		show.Line(s.Out, line)
+		if a.Build.NoCards {
+			show.Line(s.Out, s.T("built without cgo: it sees no NVIDIA cards on a machine", "未启用 cgo 构建：无法识别机器上的 NVIDIA 加速卡"))
+		}
 		if v := info["server"]; v != "" {
 			show.Line(s.Out, s.T("server %s", "服务器 %s", show.Clean(v)))
 		}

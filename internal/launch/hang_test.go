@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/spool"
@@ -64,4 +66,73 @@ func asleep(t *testing.T) int {
 		time.Sleep(time.Millisecond)
 	}
 	return cmd.Process.Pid
+}
+
+// TestDoingNothingIsSeen: of ranks that tell nothing of steps, and only when none of them did anything for long.
+func TestDoingNothingIsSeen(t *testing.T) {
+	var told link.Ranks
+	r := rankset.New(rankset.Config{Ranks: 2, Tell: func(m link.Ranks) { told = m }})
+	r.Begin(link.Generation{Number: 1, Membership: link.Membership{World: 2}})
+	r.Started(0)
+	pids := map[int]int{0: asleep(t), 1: asleep(t)}
+	s, err := spool.Open(filepath.Join(t.TempDir(), "spool"), clock.Real, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	procs, err := process.Spawn(engine.Replica{}, t.TempDir(), nil, [][]string{nil, nil}, 0, process.Sink{Spool: s, Steps: func(int) process.Reader { return nil }}, func(*process.Set, engine.Replica, string, []string, [][]string, uintptr, []inside.Pipes) error {
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer procs.Drained()
+	w := &witness{ranks: r, tools: tools{log: quiet, clock: clock.Real}, procs: procs, drag: &process.Drag{}, pid: func(local int) int { return pids[local] }}
+	now, dormant := time.Now(), rankset.Dormant{}
+	look := func(times int) {
+		for range times {
+			now = now.Add(rankset.DormantTick)
+			w.rest(dormant, now)
+		}
+	}
+	if look(12); len(told.Hung) > 0 {
+		t.Errorf("of a replica that may wait: %+v", told.Hung)
+	}
+	w.rests = true
+	if look(10); len(told.Hung) > 0 {
+		t.Errorf("before its time: %+v", told.Hung)
+	}
+	if look(1); len(told.Hung) != 2 || told.Hung[1].Rank != 1 || told.Hung[1].State != 'S' || told.Watched {
+		t.Errorf("after it: %+v", told)
+	}
+}
+
+// TestADoneRankEnds: a program that said that it is done, and returned, but for a thread that never ends, does not keep its task; a failed one
+// stays failed.
+func TestADoneRankEnds(t *testing.T) { eachWay(t, testADoneRankEnds) }
+
+func testADoneRankEnds(t *testing.T, w *world, make func(func(*engine.Replica), ...string) *replica) {
+	python := "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("no python3 of the system here")
+	}
+	r := make(several(2), python, "-c", `import fermi, threading
+fermi.init()
+fermi.report(1)
+if fermi.rank() == 1:
+    fermi.close()
+    threading.Thread(target=threading.Event().wait).start()
+print("returned", flush=True)`)
+	touch(t, r.dir, fileBrief)
+	if e := r.run(); e.Reason != engine.ReasonSucceeded || e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+	said := 0
+	for _, line := range r.lines() {
+		if strings.Contains(line, "rank 1: it is done, but its process did not end") {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("said %d times: %q", said, r.lines())
+	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/launch/shm"
+	"github.com/fermi-cluster/fermi/internal/launch/shmtest"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -114,7 +115,7 @@ func TestHostileSlots(t *testing.T) {
 	e := tenantLauncher(t, nil)
 	mine := filepath.Join(e.Home.Memory, "mine")
 	world := filepath.Join("/dev/shm", "fermi-test-"+filepath.Base(e.w.dir)) // on the same file system: a hard link is possible
-	copySlot(t, world, 6, bytes.Repeat([]byte{7}, 64))
+	shmtest.Copied(t, world, 6, bytes.Repeat([]byte{7}, 64))
 	t.Cleanup(func() { os.Remove(world) })
 	was, err := os.ReadFile(world)
 	if err != nil {

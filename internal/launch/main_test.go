@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 		if !record.Exists(dir, fileHurried) {
 			leaveGrace = time.Minute
 		}
+		if record.Exists(dir, fileBrief) {
+			lingerAfter = time.Second
+		}
 		token, err := io.ReadAll(os.NewFile(3, "token"))
 		if err == nil {
 			err = Run(context.Background(), Config{Dir: dir, Token: string(token), GiveUp: 50 * time.Millisecond})
@@ -63,6 +66,9 @@ const fileImpatient = "impatient"
 
 // fileHurried likewise leaves it the usual patience with ranks that are to leave.
 const fileHurried = "hurried"
+
+// fileBrief lets ranks that are done stay for a moment only.
+const fileBrief = "brief"
 
 // world is a server's data and the folders of replicas beside it.
 type world struct {

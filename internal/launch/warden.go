@@ -52,7 +52,12 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 func (w *warden) lookOn(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	w.witness = &witness{tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID}
+	self := &w.r.wall.Home.Replica
+	w.witness = &witness{
+		tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID,
+		stays: make(chan int, 1),
+		rests: self.Home == "" && self.Serve == nil, // who is there for others may well wait for them
+	}
 	wg.Go(func() { w.witness.watch(ctx) })
 	wg.Go(func() { w.r.watchDevices(ctx, w.g) })
 	wg.Go(func() { w.r.watchService(ctx) })
@@ -151,6 +156,10 @@ func (w *warden) watch(ctx context.Context) {
 			w.press()
 		case p := <-r.words.probes:
 			w.probe(p)
+		case local := <-w.witness.stays:
+			if !w.ending {
+				w.witness.release(w.reaper, local)
+			}
 		case <-w.drag.Tick:
 			_ = w.drag.Turn() // one that has ended is let go
 		case <-w.culprit:

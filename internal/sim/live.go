@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -74,7 +73,7 @@ func (cfg *Config) takeUp(tasks []*api.TrainingTask, stands map[string]*api.Plac
 	for _, n := range cfg.Nodes {
 		known[n.Spec.Number] = true
 	}
-	planner := placement.NewPlanner(slog.New(slog.DiscardHandler))
+	planner := placement.NewPlanner()
 	for i := range cfg.Learned {
 		planner.Learn(cfg.Learned[i].Task, cfg.Learned[i].Length)
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"container/heap"
 	"context"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -191,7 +190,7 @@ func (cfg *Config) validate() error {
 
 func newWorld(cfg Config) *world {
 	w := &world{
-		cfg: cfg, planner: placement.NewPlanner(slog.New(slog.DiscardHandler)), rnd: rand.New(rand.NewPCG(cfg.Seed, 1)),
+		cfg: cfg, planner: placement.NewPlanner(), rnd: rand.New(rand.NewPCG(cfg.Seed, 1)),
 		jobs: map[string]*life{}, nodes: map[uint32]*api.Node{}, left: len(cfg.Trace.Jobs),
 	}
 	w.hands = newHands(w.time)

@@ -248,6 +248,7 @@ func (w *world) ends(t *testing.T, r run) outcome {
 	defer func() {
 		if !ended {
 			t.Logf("%s\n%s", w.fermi(t, "", "why", r.name), w.fermi(t, "", "logs", r.name))
+			w.still(t, r)
 		}
 	}()
 	harness.Eventually(t, r.name+" ends", func() bool { return w.task(t, r).Status.Phase.Finished() })
@@ -261,6 +262,22 @@ func (w *world) ends(t *testing.T, r run) outcome {
 	}
 	all := stepsOf(r.diary(0))
 	return outcome{strings.TrimSpace(string(out)), all[len(all)-1].step}
+}
+
+// still says of each rank of a run that does not end when it made its last step, and what its process does.
+func (w *world) still(t *testing.T, r run) {
+	t.Helper()
+	for rank := range w.task(t, r).Spec.Roles[0].Ranks {
+		if seen, err := os.Stat(filepath.Join(r.dir, fmt.Sprintf("diary.%d", rank))); err == nil {
+			t.Logf("rank %d wrote its last line %.0f s ago", rank, time.Since(seen.ModTime()).Seconds())
+		}
+		for _, pid := range harness.Processes("FERMI_TASK_ID="+r.id, fmt.Sprintf("FERMI_RANK=%d", rank)) {
+			for _, file := range []string{"cmdline", "wchan", "syscall", "stack"} {
+				text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+				t.Logf("rank %d, process %d, %s: %s %v", rank, pid, file, strings.ReplaceAll(string(text), "\x00", " "), err)
+			}
+		}
+	}
 }
 
 // calmly is how a script ends that nobody disturbs.

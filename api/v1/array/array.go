@@ -98,7 +98,7 @@ func (a *TaskArray) task() *api.TrainingTask {
 // it; its tasks have places of their own.
 func (a *TaskArray) Workload() api.Workload {
 	w := a.task().Workload()
-	w.Kind, w.Meta, w.Phase, w.Attempt, w.Held, w.Host = Kind, &a.Meta, a.Status.Phase, 0, false, lending.Terms{}
+	w.Kind, w.Meta, w.Phase, w.Attempt, w.Held, w.Parent, w.Host = Kind, &a.Meta, a.Status.Phase, 0, false, true, lending.Terms{}
 	w.Ran = api.Ran{Reason: a.Status.Reason, Message: a.Status.Message, FinishedAt: a.Status.FinishedAt}
 	return w
 }

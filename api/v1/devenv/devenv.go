@@ -277,11 +277,6 @@ func (e *DevEnvironment) clones() (out []mount.Clone) {
 	return out
 }
 
-// ImageField is where it names its image.
-func (e *DevEnvironment) ImageField() (path string, image *string) {
-	return "spec.image", &e.Spec.Image
-}
-
 // WithTraining is a table that was heard at this moment with what is known here: whether a task trains inside it, or when one did.
 func (e *DevEnvironment) WithTraining(t activity.Table, heard time.Time) activity.Table {
 	if t.Of(activity.Training) != nil {

@@ -194,7 +194,7 @@ func (s *InferenceService) Workload() api.Workload {
 	t := &s.Spec.Template
 	w := api.Workload{
 		Kind: Kind, Meta: &s.Meta, Queue: s.Spec.Queue, Priority: api.DefaultPriority(Kind), Roles: t.roles(s.Meta.Name, max(s.Spec.Replicas, 1)),
-		Phase: s.Status.Phase, Stop: s.Spec.Stop || s.Meta.DeletedAt != nil,
+		Phase: s.Status.Phase, Stop: s.Spec.Stop || s.Meta.DeletedAt != nil, Parent: true,
 		Ran:     api.Ran{Reason: s.Status.Reason, Message: s.Status.Message, StartedAt: s.Status.ReadyAt},
 		Program: api.Program{Framework: api.FrameworkPlain, Code: t.Code, Credentials: t.Credentials, Needs: mount.Needs{Lists: mount.Lists{Datasets: t.Datasets, Models: t.Models}}},
 	}
@@ -202,11 +202,6 @@ func (s *InferenceService) Workload() api.Workload {
 		w.Priority = *s.Spec.Priority
 	}
 	return w
-}
-
-// ImageField is where it names its image.
-func (s *InferenceService) ImageField() (path string, image *string) {
-	return "spec.template.image", &s.Spec.Template.Image
 }
 
 // roleName is the role of a service's replicas.

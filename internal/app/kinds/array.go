@@ -8,6 +8,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/api/v1/image"
 	control "github.com/fermi-cluster/fermi/internal/control/array"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -30,7 +31,8 @@ var arrays = Work{
 			s.Stop, s.Restore = false, nil
 			return nil
 		},
-		Queue: func(o api.Work, queue string) { o.(*array.TaskArray).Spec.Queue = queue },
+		Images: func(o api.Work) []image.Field { return image.FieldsOf(&o.(*array.TaskArray).Spec.TrainingTaskSpec) },
+		Queue:  func(o api.Work, queue string) { o.(*array.TaskArray).Spec.Queue = queue },
 		Begin: func(o api.Work, _ string, _ fault.Text) {
 			a := o.(*array.TaskArray)
 			list, _ := array.Parse(a.Spec.Indexes) // it was valid

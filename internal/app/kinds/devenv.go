@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
+	"github.com/fermi-cluster/fermi/api/v1/image"
 	control "github.com/fermi-cluster/fermi/internal/control/devenv"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -28,7 +29,10 @@ var environments = Work{
 			s.Asked = devenv.Asked{}
 			return nil
 		},
-		Zone:  func(o api.Work) *string { return &o.(*devenv.DevEnvironment).Spec.Zone },
+		Zone: func(o api.Work) *string { return &o.(*devenv.DevEnvironment).Spec.Zone },
+		Images: func(o api.Work) []image.Field {
+			return []image.Field{{Path: "spec.image", Image: &o.(*devenv.DevEnvironment).Spec.Image}}
+		},
 		Queue: func(o api.Work, queue string) { o.(*devenv.DevEnvironment).Spec.Queue = queue },
 		Begin: func(o api.Work, reason string, why fault.Text) {
 			o.(*devenv.DevEnvironment).Status = devenv.Status{Status: work.Status{Phase: api.PhasePending, Reason: reason, Message: why}}

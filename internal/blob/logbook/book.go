@@ -45,9 +45,7 @@ type Book struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 
-	mu    sync.Mutex
-	tasks map[string]*task
-	held  int64 // bytes of memory in blocks
+	memory
 }
 
 // New makes a book; Run keeps its chunks from growing old.
@@ -68,7 +66,7 @@ func New(cfg Config) *Book {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	enc, dec := newCodec()
-	return &Book{cfg: cfg, enc: enc, dec: dec, tasks: map[string]*task{}}
+	return &Book{cfg: cfg, enc: enc, dec: dec, memory: memory{tasks: map[string]*task{}}}
 }
 
 // Run commits chunks that have aged, until ctx ends. At its end it commits nothing: launchers
@@ -141,37 +139,6 @@ func (b *Book) hold(taskID, replica string) (*stream, error) {
 	return s, nil
 }
 
-func (b *Book) taskOf(id string) *task {
-	t := b.tasks[id]
-	if t == nil {
-		t = &task{id: id, streams: map[string]*stream{}, readers: map[*reader]struct{}{}, tails: map[*tail]struct{}{}}
-		b.tasks[id] = t
-	}
-	return t
-}
-
-func (b *Book) release(s *stream) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.users--
-	b.drop(s)
-}
-
-// drop forgets a stream that has ended and nobody uses. Under mu.
-func (b *Book) drop(s *stream) {
-	t := s.task
-	if s.finished && s.users == 0 && len(s.blocks) == 0 && len(t.readers) == 0 && t.streams[s.replica] == s {
-		delete(t.streams, s.replica)
-	}
-	b.dropTask(t)
-}
-
-func (b *Book) dropTask(t *task) {
-	if len(t.streams) == 0 && len(t.readers) == 0 && len(t.tails) == 0 && b.tasks[t.id] == t {
-		delete(b.tasks, t.id)
-	}
-}
-
 // Durable is the end of the committed chunks: a launcher goes on from there.
 func (b *Book) Durable(ctx context.Context, taskID, replica string) (int64, error) {
 	s, err := b.hold(taskID, replica)
@@ -183,12 +150,6 @@ func (b *Book) Durable(ctx context.Context, taskID, replica string) (int64, erro
 		return 0, err
 	}
 	return b.durableOf(s), nil
-}
-
-func (b *Book) durableOf(s *stream) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return s.durable
 }
 
 // Append takes whole lines at an offset of the log. What is known already is skipped; a gap is
@@ -260,7 +221,7 @@ func (b *Book) take(s *stream, offset int64, data []byte, foreign bool) (full bo
 			"%s 的日志到 %d 为止；从 %d 开始的数据会留下空缺。", s.replica, s.end, offset))
 	}
 	if !foreign || offset+int64(len(data)) > s.end {
-		b.setForeign(s, foreign)
+		s.setForeign(foreign, b.cfg.Clock.Now())
 	}
 	if known := s.end - offset; known >= int64(len(data)) {
 		data = nil
@@ -277,7 +238,7 @@ func (b *Book) take(s *stream, offset int64, data []byte, foreign bool) (full bo
 		}
 		b.held += s.push(data)
 		s.finished = false
-		b.wake(s)
+		s.wake()
 	}
 	return s.pending() >= int64(b.cfg.ChunkBytes), nil
 }
@@ -293,7 +254,7 @@ func (b *Book) makeRoom(ctx context.Context, s *stream, n int64) error {
 		}
 	}
 	for {
-		largest := b.holdLargest(n)
+		largest := b.holdLargest(n, b.cfg.MemoryBytes)
 		if largest == nil {
 			return nil
 		}
@@ -303,27 +264,6 @@ func (b *Book) makeRoom(ctx context.Context, s *stream, n int64) error {
 			return err
 		}
 	}
-}
-
-// holdLargest is nil when n more bytes fit, or when there is nothing to commit.
-func (b *Book) holdLargest(n int64) *stream {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.held+n <= b.cfg.MemoryBytes {
-		return nil
-	}
-	var largest *stream
-	for _, t := range b.tasks {
-		for _, s := range t.streams {
-			if len(s.blocks) > 0 && !s.foreign && (largest == nil || s.pending() > largest.pending()) {
-				largest = s
-			}
-		}
-	}
-	if largest != nil {
-		largest.users++
-	}
-	return largest
 }
 
 // Finish commits the rest of a replica's log and forgets what was in memory.
@@ -336,7 +276,7 @@ func (b *Book) Finish(ctx context.Context, taskID, replica string) (int64, error
 	if err := b.refresh(ctx, s, false); err != nil {
 		return 0, err
 	}
-	b.own(s)
+	b.own(s, b.cfg.Clock.Now())
 	if err := b.commit(ctx, s); err != nil {
 		return b.durableOf(s), err
 	}

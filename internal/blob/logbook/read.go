@@ -31,7 +31,7 @@ type reader struct {
 	emit func(replica string, l Line) error
 
 	woken chan struct{}        // room for one
-	dirty map[*stream]struct{} // streams with news; guarded by Book.mu
+	dirty map[*stream]struct{} // streams with news; guarded by memory.mu
 
 	cursors map[*stream]*cursor
 	merge   merge

@@ -10,7 +10,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// task is what the book knows of one task's log. All of it is guarded by Book.mu.
+// task is what the book knows of one task's log. All of it is guarded by memory.mu.
 type task struct {
 	id      string
 	streams map[string]*stream
@@ -20,7 +20,7 @@ type task struct {
 	deleted bool
 }
 
-// stream is one replica's log. Fields are guarded by Book.mu, except io, a lock one may wait for
+// stream is one replica's log. Fields are guarded by memory.mu, except io, a lock one may wait for
 // under a context: its holder may load or commit.
 type stream struct {
 	task    *task
@@ -143,7 +143,7 @@ func (b *Book) refresh(ctx context.Context, s *stream, again bool) error {
 	s.loaded = true
 	if n := len(s.refs); n > 0 && s.refs[n-1].end > s.durable {
 		b.held -= s.settle(s.refs[n-1].end, b.cfg.Clock.Now())
-		b.wake(s)
+		s.wake()
 	}
 	return nil
 }
@@ -174,14 +174,14 @@ func (b *Book) commit(ctx context.Context, s *stream) error {
 	}
 	s.addRef(r)
 	b.held -= s.settle(r.end, b.cfg.Clock.Now())
-	b.wakeTails(s)
+	s.wakeTails()
 	b.cfg.Log.Debug("log chunk committed", slog.String("task", s.task.id), slog.String("replica", s.replica),
 		slog.Int64("durable", r.end), slog.Int("bytes", len(body)))
 	return nil
 }
 
 // wake tells the task's readers that a stream has more. Under mu.
-func (b *Book) wake(s *stream) {
+func (s *stream) wake() {
 	for r := range s.task.readers {
 		r.dirty[s] = struct{}{}
 		select {
@@ -189,5 +189,27 @@ func (b *Book) wake(s *stream) {
 		default: // it is awake, or about to be
 		}
 	}
-	b.wakeTails(s)
+	s.wakeTails()
+}
+
+// wakeTails tells them that a stream of ours has more, or that the store has. Under mu.
+func (s *stream) wakeTails() {
+	for t := range s.task.tails {
+		if !s.foreign {
+			t.dirty[s] = struct{}{}
+			t.poke()
+		}
+	}
+}
+
+// setForeign says who has the stream's launcher and so commits what is in memory. Whoever is ahead
+// has: a launcher speaks to one server at a time, and sends it everything that is not in the store.
+// Under mu.
+func (s *stream) setForeign(foreign bool, now time.Time) {
+	if s.foreign == foreign {
+		return
+	}
+	s.foreign = foreign
+	s.since = now
+	s.wakeTails()
 }

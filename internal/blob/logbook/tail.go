@@ -2,7 +2,6 @@ package logbook
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,23 +22,13 @@ const syncFor = time.Second
 // tail is one Tail: it works in rounds like a reader, on bytes instead of lines.
 type tail struct {
 	woken chan struct{}        // room for one
-	dirty map[*stream]struct{} // guarded by Book.mu
+	dirty map[*stream]struct{} // guarded by memory.mu
 }
 
 func (t *tail) poke() {
 	select {
 	case t.woken <- struct{}{}:
 	default:
-	}
-}
-
-// wakeTails tells them that a stream of ours has more, or that the store has. Under mu.
-func (b *Book) wakeTails(s *stream) {
-	for t := range s.task.tails {
-		if !s.foreign {
-			t.dirty[s] = struct{}{}
-			t.poke()
-		}
 	}
 }
 
@@ -93,67 +82,6 @@ func (b *Book) Tail(ctx context.Context, taskID string, emit func(replica string
 			return fault.From(ctx.Err())
 		}
 	}
-}
-
-// segments are the news of the streams that changed, at most a round's worth: what is left wakes t again.
-func (b *Book) segments(of *task, t *tail, sent map[*stream]told) (out []segment, deleted bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if of.deleted {
-		return nil, true
-	}
-	room := 4 << 20
-	for s := range t.dirty {
-		if room <= 0 {
-			t.poke()
-			break
-		}
-		delete(t.dirty, s)
-		if s.foreign {
-			continue
-		}
-		was := sent[s]
-		from := max(was.end, s.durable) // what is in the store they read there
-		if s.durable > was.durable {
-			out = append(out, segment{replica: s.replica, offset: s.durable, durable: s.durable})
-		}
-		for _, bl := range s.blocks {
-			if bl.end() <= from {
-				continue
-			}
-			data := bl.data[max(from-bl.start, 0):]
-			for part := range slices.Chunk(data, maxPiece) {
-				// Blocks only ever grow behind what is there, so the bytes need no copy.
-				out = append(out, segment{replica: s.replica, offset: from, data: part[:len(part):len(part)], durable: s.durable})
-				from += int64(len(part))
-				room -= len(part)
-			}
-		}
-		sent[s] = told{from, s.durable}
-		if s.finished && len(s.blocks) == 0 {
-			delete(sent, s)
-		}
-	}
-	return out, false
-}
-
-// own says that a launcher sends to us.
-func (b *Book) own(s *stream) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.setForeign(s, false)
-}
-
-// setForeign says who has the stream's launcher and so commits what is in memory. Whoever is ahead
-// has: a launcher speaks to one server at a time, and sends it everything that is not in the store.
-// Under mu.
-func (b *Book) setForeign(s *stream, foreign bool) {
-	if s.foreign == foreign {
-		return
-	}
-	s.foreign = foreign
-	s.since = b.cfg.Clock.Now()
-	b.wakeTails(s)
 }
 
 // others is what brings other servers' part of a task's log while somebody reads it.
@@ -230,14 +158,6 @@ func (r *reader) unlisten() {
 	}
 }
 
-// forget drops what is in memory of a foreign stream. Under mu.
-func (b *Book) forget(s *stream) {
-	for _, bl := range s.blocks {
-		b.held -= int64(cap(bl.data))
-	}
-	s.blocks, s.sealed, s.end, s.foreign = nil, 0, s.durable, false
-}
-
 // takeForeign notes what another server holds. Data that doesn't fit is left out: it comes with the chunk.
 func (b *Book) takeForeign(ctx context.Context, of *task, replica string, offset int64, data []byte) {
 	if checkData(offset, data) != nil {
@@ -263,10 +183,4 @@ func (b *Book) takeForeign(ctx context.Context, of *task, replica string, offset
 	if room {
 		_, _ = b.take(s, offset, data, true) // a gap is mended by the next chunk
 	}
-}
-
-func (b *Book) behind(s *stream, offset int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return offset > s.end
 }

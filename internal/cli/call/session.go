@@ -23,6 +23,7 @@ type BuildInfo struct {
 	Version string
 	Commit  string
 	Date    string
+	NoCards bool // it was built without cgo, and can't ask NVIDIA's driver
 }
 
 // Shell is what all commands of one Root share.

@@ -74,7 +74,7 @@ var sheets = map[api.Kind][]field{
 		{show.Fixed("ENGINE", "引擎"), true, of(func(_ *call.Session, z *api.Zone) show.Cell { return show.Text(z.Spec.Engine) })},
 		{show.Fixed("VIRTUAL", "虚拟"), true, of(func(s *call.Session, z *api.Zone) show.Cell { return show.Text(yes(s, z.Spec.Virtual)) })},
 		{show.Col("NOTE", "说明"), true, of(func(s *call.Session, z *api.Zone) show.Cell {
-			return show.Text(call.First(z.Spec.HealthReason, z.Status.Message.In(s.Lang)))
+			return show.Text(call.First(z.Status.Message.In(s.Lang), z.Spec.HealthReason))
 		})},
 	},
 	api.KindNode: {

@@ -43,7 +43,7 @@ func New(cfg Config) *Controller {
 	if _, ok := api.InfoOf(booking.Kind); ok {
 		kinds = append([]api.Kind{booking.Kind}, kinds...)
 	}
-	s := &seat{}
+	s := &seat{log: cfg.Log}
 	return &Controller{cfg: cfg, kinds: kinds, Desk: Desk{
 		seat: s, store: cfg.Store, clock: cfg.Clock, quantum: cfg.Quantum, previews: make(chan struct{}, maxPreviews),
 		writes: &writer{store: cfg.Store, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, seat: s},

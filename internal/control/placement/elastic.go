@@ -20,7 +20,7 @@ func (m *model) standsAgain(id string) {
 		return // it left meanwhile, or its placement is on its way
 	}
 	if err := sched.Resized(m.now(), m.cluster, m.queues, id, assignment(p.Spec.Roles)); err != nil {
-		m.log.Debug("a growth was not taken back", "task", id, "error", err)
+		m.heard.note(passing, "a growth was not taken back", "task", id, "error", err)
 	}
 }
 
@@ -75,7 +75,7 @@ func (m *model) substitute(p *api.Placement) (sched.Assignment, bool) {
 		out[i] = slices.Concat(at[i], found[i])
 	}
 	if err := sched.Resized(m.now(), m.cluster, m.queues, id, out); err != nil {
-		m.log.Debug("lost replicas can't be replaced there", "task", id, "error", err)
+		m.heard.note(passing, "lost replicas can't be replaced there", "task", id, "error", err)
 		return nil, false
 	}
 	return out, true

@@ -114,7 +114,7 @@ func (in *intake) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 	}
 	owner, err := in.owner(p.Spec.TaskID)
 	if err != nil { // the sweep of orphans sees to it
-		in.m.log.Warn("a placement without its owner", "placement", p.Meta.Name, "error", err)
+		in.m.heard.note(worse, "a placement without its owner", "placement", p.Meta.Name, "error", err)
 		return nil, false
 	}
 	return workload(owner, in.m.shares), true

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -25,13 +24,13 @@ type ground struct {
 	known   map[string]sched.Zone // as last told to the planner
 	host    string                // the machine behind virtual nodes
 	now     func() time.Time      // nil: as of the last turn
-	log     *slog.Logger
+	heard   *remarks              // the model's
 }
 
-func newGround(log *slog.Logger, host string, processes int) ground {
+func newGround(heard *remarks, host string, processes int) ground {
 	g := ground{
 		cluster: sched.NewCluster(), in: places{}, nodes: map[string]uint32{}, drains: map[uint32]uint64{}, faults: faults{},
-		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, host: host, log: log,
+		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, host: host, heard: heard,
 	}
 	g.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return g
@@ -131,7 +130,7 @@ func (g *ground) setNode(n *api.Node) {
 	}
 	g.in[s.Number] = n
 	if err := g.cluster.SetNode(s); err != nil {
-		g.log.Error("a node can't be used", "node", n.Meta.Name, "error", err)
+		g.heard.note(grave, "a node can't be used", "node", n.Meta.Name, "error", err)
 		return
 	}
 	g.nodes[n.Meta.Name] = s.Number
@@ -166,7 +165,7 @@ func (g *ground) dropNode(name string) {
 		return
 	}
 	if err := g.cluster.RemoveNode(number); err != nil {
-		g.log.Warn("a deleted node still holds work; it takes no more", "node", name, "error", err)
+		g.heard.note(worse, "a deleted node still holds work; it takes no more", "node", name, "error", err)
 		return
 	}
 	delete(g.nodes, name)

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func TestCardsAtFault(t *testing.T) {
 	node.Status.Devices = []card.DeviceHealth{
 		{Device: 1, State: card.DeviceOpen, Since: at}, {Device: 2, State: card.DeviceTesting, Since: at, Reason: "ecc"}, {Device: 3, State: card.DeviceOut, Since: at, Reason: "xid-79"},
 	}
-	m := newModel(slog.New(slog.DiscardHandler), "this", 100)
+	m := newModel("this", 100)
 	m.setNode(node)
 	if got := m.drains[1]; got != 0b1100 {
 		t.Errorf("what leaves: %b", got)

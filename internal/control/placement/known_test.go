@@ -33,7 +33,7 @@ func (s *stage) work(name string, priority, devices int) *api.TrainingTask {
 // newStage has so many devices a node. Gangs saved and were started again as their statuses say, at random.
 func newStage(seed uint64, devices int) *stage {
 	rnd := rand.New(rand.NewPCG(seed, 7))
-	s := &stage{Planner: NewPlanner(slog.New(slog.DiscardHandler)), now: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
+	s := &stage{Planner: NewPlanner(), now: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
 	s.At(s.now)
 	s.Zone(&api.Zone{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{Region: "r"}})
 	s.Queue(&api.Queue{Meta: api.Meta{Name: "default"}, Spec: api.QueueSpec{Weight: 1}})
@@ -96,7 +96,7 @@ func TestWhatIsKnownIsUsed(t *testing.T) {
 func TestWhatIsKnownIsTold(t *testing.T) {
 	for seed := range uint64(150) {
 		s := newStage(seed, 2)
-		c := &Desk{seat: &seat{m: s.m}, clock: clock.NewFake(s.now)}
+		c := &Desk{seat: &seat{m: s.m, log: slog.New(slog.DiscardHandler)}, clock: clock.NewFake(s.now)}
 		for i, tk := range s.running {
 			view := tk.Workload()
 			p := &preview{seat: c.seat, prices: prices{task: &view, now: s.now}}
@@ -120,7 +120,7 @@ func TestWhatIsKnownIsTold(t *testing.T) {
 func TestANodeThatFailedIsUsedLast(t *testing.T) {
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	for cause, counts := range map[string]bool{"device-lost": true, "launcher-lost": true, "killed": false} {
-		p := NewPlanner(slog.New(slog.DiscardHandler))
+		p := NewPlanner()
 		p.At(now)
 		p.Zone(&api.Zone{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{Region: "r"}})
 		p.Queue(&api.Queue{Meta: api.Meta{Name: "default"}, Spec: api.QueueSpec{Weight: 1}})

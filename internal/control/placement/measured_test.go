@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -48,7 +47,7 @@ func TestMeasuredDistancesDecide(t *testing.T) {
 			want = 1
 		}
 
-		m := newModel(slog.New(slog.DiscardHandler), "h", 100)
+		m := newModel("h", 100)
 		m.now = func() time.Time { return now }
 		for i, z := range zones {
 			m.setZone(z)

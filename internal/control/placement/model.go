@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -25,10 +24,11 @@ type model struct {
 	trials *cost.Trials             // what finished tasks showed
 }
 
-func newModel(log *slog.Logger, host string, processes int) *model {
-	given, g, queues := shares{}, newGround(log, host, processes), sched.NewQueues()
+func newModel(host string, processes int) *model {
+	heard := &remarks{}
+	given, g, queues := shares{}, newGround(heard, host, processes), sched.NewQueues()
 	return &model{
-		ground: g, standing: newStanding(), tree: tree{shares: given, cluster: g.cluster, queues: queues, log: log}, shares: given, queues: queues,
+		ground: g, standing: newStanding(), tree: tree{shares: given, cluster: g.cluster, queues: queues, heard: heard}, shares: given, queues: queues,
 		tasks: map[string]*api.Workload{}, guests: newGuests(), dates: newDates(given), trials: cost.NewTrials(),
 	}
 }
@@ -134,7 +134,7 @@ func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 		err = m.leaves(p)
 	}
 	if err != nil {
-		m.log.Error("a placement does not fit the model", "task", id, "error", err)
+		m.heard.note(grave, "a placement does not fit the model", "task", id, "error", err)
 	}
 }
 

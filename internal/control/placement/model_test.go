@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +11,7 @@ import (
 
 // TestWhatThePlannerHears: types in order of preference, and how far zones are apart.
 func TestWhatThePlannerHears(t *testing.T) {
-	m := newModel(slog.New(slog.DiscardHandler), "h", 100)
+	m := newModel("h", 100)
 	for i, kind := range []string{"V100", "H800"} {
 		zone := []string{"a", "b"}[i]
 		m.setZone(&api.Zone{Meta: api.Meta{Name: zone}, Spec: api.ZoneSpec{Region: "r", LatencyMs: map[string]float64{"a": 8.5}}})
@@ -40,7 +39,7 @@ func TestWhatThePlannerHears(t *testing.T) {
 
 // TestATaskWaitsForItsCheckpoint: nothing is placed before that is there, neither on nodes nor inside another.
 func TestATaskWaitsForItsCheckpoint(t *testing.T) {
-	m := newModel(slog.New(slog.DiscardHandler), "h", 100)
+	m := newModel("h", 100)
 	m.setZone(&api.Zone{Meta: api.Meta{Name: "a"}, Spec: api.ZoneSpec{Region: "r"}})
 	m.setNode(&api.Node{Meta: api.Meta{Name: "a"}, Status: api.NodeStatus{Ready: true}, Spec: api.NodeSpec{Number: 1, Zone: "a", CPU: 8000, Memory: 8 << 30}})
 	task := &api.TrainingTask{Meta: api.Meta{ID: "t", Name: "t"}, Spec: api.TrainingTaskSpec{

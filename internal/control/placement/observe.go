@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -25,7 +26,7 @@ func each[T api.Object](snap store.Snapshot, f func(T)) {
 
 // fill builds a model from the store.
 func (c *Controller) fill(ctx context.Context) (*intake, error) {
-	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
+	m := newModel(c.cfg.Host, c.cfg.Processes)
 	m.now = c.cfg.Clock.Now
 	in := &intake{m: m, kinds: c.kinds, owner: func(id string) (api.Work, error) {
 		return store.WorkByID(context.Background(), c.cfg.Store, id, 0)
@@ -239,11 +240,49 @@ func (l *lessons) remember(ctx context.Context, id string) (remembered, error) {
 	return rememberedOf(rows, events), err
 }
 
+// Possible knows what could ever start: the cluster as if every node were open and nothing stood on
+// it. Every server has one, fed from its own cache, so that a submit asks nobody. It reads what has
+// changed when it is asked; a feed keeps one change a key until then. Safe for concurrent use.
+type Possible struct {
+	store store.Reader
+	clock clock.Clock
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	m      *model // nil before it was first asked
+	feed   *store.Feed
+	told   map[string]api.NodeSpec // as last told to the model
+	unused map[string]api.Node     // ready ones that have devices which nobody here can use
+	newest time.Time               // when the youngest node or zone was made
+}
+
+// NewPossible makes one; it starts nothing.
+func NewPossible(s store.Reader, c clock.Clock, log *slog.Logger) *Possible {
+	return &Possible{store: s, clock: c, log: log}
+}
+
+// speak says what the model noticed.
+func (p *Possible) speak() {
+	if p.m != nil {
+		say(p.log, p.m.heard.take())
+	}
+}
+
+// Close ends the subscription.
+func (p *Possible) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.feed != nil {
+		p.feed.Close()
+	}
+}
+
 // Refuse is nil, or the fault Invalid of a task that can never start, judged by what the cache has
 // seen at minRevision at least. The task has its queue and its defaults.
 func (p *Possible) Refuse(ctx context.Context, t api.Work, minRevision int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.speak()
 	if err := p.catchUp(ctx, minRevision); err != nil {
 		return err
 	}
@@ -269,7 +308,7 @@ func (p *Possible) catchUp(ctx context.Context, minRevision int64) error {
 		}
 	}
 	if first {
-		p.m, p.told, p.unused = newModel(p.log, "", 0), map[string]api.NodeSpec{}, map[string]api.Node{}
+		p.m, p.told, p.unused = newModel("", 0), map[string]api.NodeSpec{}, map[string]api.Node{}
 		p.m.now = p.clock.Now
 		for _, list := range lists {
 			list.Ascend("", func(o api.Object) bool {

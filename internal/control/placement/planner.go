@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"log/slog"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -17,8 +16,8 @@ type Planner struct {
 }
 
 // NewPlanner is an empty one. Virtual nodes run as many processes as they have room for.
-func NewPlanner(log *slog.Logger) *Planner {
-	p := &Planner{m: newModel(log, "sim", 1<<30)}
+func NewPlanner() *Planner {
+	p := &Planner{m: newModel("sim", 1<<30)}
 	p.m.now = func() time.Time { return p.now }
 	return p
 }

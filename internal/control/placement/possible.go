@@ -1,15 +1,12 @@
 package placement
 
 import (
-	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -17,29 +14,8 @@ import (
 	"github.com/fermi-cluster/fermi/sched/advice"
 )
 
-// Possible knows what could ever start: the cluster as if every node were open and nothing stood on
-// it. Every server has one, fed from its own cache, so that a submit asks nobody. It reads what has
-// changed when it is asked; a feed keeps one change a key until then. Safe for concurrent use.
-type Possible struct {
-	store store.Reader
-	clock clock.Clock
-	log   *slog.Logger
-
-	mu     sync.Mutex
-	m      *model // nil before it was first asked
-	feed   *store.Feed
-	told   map[string]api.NodeSpec // as last told to the model
-	unused map[string]api.Node     // ready ones that have devices which nobody here can use
-	newest time.Time               // when the youngest node or zone was made
-}
-
 // settling is for how long after a node or zone came nothing is refused: others may be on their way.
 const settling = 5 * time.Second
-
-// NewPossible makes one; it starts nothing.
-func NewPossible(s store.Reader, c clock.Clock, log *slog.Logger) *Possible {
-	return &Possible{store: s, clock: c, log: log}
-}
 
 // judge is nil, or the fault of a task that can never start.
 func (p *Possible) judge(t api.Work) error {
@@ -67,15 +43,6 @@ func (p *Possible) hasUnused(t api.Work) (api.Node, bool) {
 		}
 	}
 	return api.Node{}, false
-}
-
-// Close ends the subscription.
-func (p *Possible) Close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.feed != nil {
-		p.feed.Close()
-	}
 }
 
 var possibleKinds = []api.Kind{api.KindZone, api.KindNode, api.KindQueue}

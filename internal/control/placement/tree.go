@@ -2,7 +2,6 @@ package placement
 
 import (
 	"errors"
-	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,7 +16,7 @@ type tree struct {
 	shares  shares
 	cluster *sched.Cluster // counts in device types
 	queues  *sched.Queues
-	log     *slog.Logger
+	heard   *remarks     // the model's
 	untold  bool         // shares changed since the planner was told
 	told    []fair.Queue // as last told to the planner
 	types   int          // how many amounts there were then
@@ -71,12 +70,12 @@ func (t *tree) tell() {
 		if !errors.As(err, &bad) {
 			break
 		}
-		t.log.Warn("a queue makes no sense beside the others; a part of it is left out", "queue", bad.Queue, "error", err)
+		t.heard.note(worse, "a queue makes no sense beside the others; a part of it is left out", "queue", bad.Queue, "error", err)
 		mend(all, bad)
 		err = t.queues.Set(all, nil)
 	}
 	if err != nil {
-		t.log.Error("the queues are refused; the last ones stay in force", "error", err)
+		t.heard.note(grave, "the queues are refused; the last ones stay in force", "error", err)
 	}
 }
 

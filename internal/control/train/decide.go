@@ -241,4 +241,5 @@ func (s *snapshot) carryOn(p *plan, now time.Time) {
 		p.to(api.PhaseRunning, "Started", s.allRun())
 		p.tell(false, "Started", "started-"+generations(&p.status), p.status.Message)
 	}
+	s.rest(p, units)
 }

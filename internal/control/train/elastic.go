@@ -194,7 +194,7 @@ func (s resizing) askToFreeze(p *plan) bool {
 // calm says that nobody was lost and nothing failed: who is of the open generation can still make a step, and save.
 func (s resizing) calm() bool {
 	return s.Placement.Spec.Lost == nil && !s.Reserves() &&
-		!s.Members.Any(func(m *gang.Member) bool { return m.Said.Failed != nil || len(m.Said.Hung) > 0 })
+		!s.Members.Any(func(m *gang.Member) bool { return m.Said.Failed != nil || m.Said.Watched && len(m.Said.Hung) > 0 })
 }
 
 // thaw takes it back where no other generation is opened after all.

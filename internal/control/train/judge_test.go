@@ -169,6 +169,34 @@ func TestHangIsVoted(t *testing.T) {
 	}
 }
 
+// TestDoingNothingIsTold: where nobody knows of steps and all processes do nothing, the task says so, goes on, and says when they do something again.
+func TestDoingNothingIsTold(t *testing.T) {
+	s := twoRanks()
+	s.Task.Status.Reason = "Started"
+	for i := range s.Members {
+		s.Members[i].Said.Hung = []link.RankState{{Rank: i, State: 'S', Silent: 10 * time.Minute}}
+	}
+	s.Members[1].Said.Hung = nil
+	if p := decide(s, now); tells(p, doesNothing) || p.status.Reason != "Started" {
+		t.Errorf("one does something: %+v", p.status)
+	}
+	s.Members[1].Said.Hung = s.Members[0].Said.Hung
+	s.Members[1].Said.Watched = true
+	if p := decide(s, now); tells(p, doesNothing) {
+		t.Errorf("one tells how far it is: %+v", p.events)
+	}
+	s.Members[1].Said.Watched = false
+	p := decide(s, now)
+	if !tells(p, doesNothing) || p.status.Reason != doesNothing || p.status.Phase != api.PhaseRunning || p.status.Failure != nil || p.status.Generation != 1 {
+		t.Fatalf("both do nothing: %+v %+v", p.status, p.events)
+	}
+	s = next(s, p)
+	s.Members[0].Said.Hung = nil
+	if p = decide(s, now); p.status.Reason != "Started" || p.status.Phase != api.PhaseRunning {
+		t.Errorf("one works again: %+v", p.status)
+	}
+}
+
 // TestNewcomersAreWaitedFor: ranks that wait for those of a launcher that never told of a step don't hang, for a while;
 // once somebody made a step of the generation they may.
 func TestNewcomersAreWaitedFor(t *testing.T) {

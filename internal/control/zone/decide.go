@@ -3,6 +3,7 @@ package zone
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -48,7 +49,7 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 		st.Reason, st.Message = ReasonOutage, fault.T("An operator said that the zone is out; it takes no work until fermi zone recover %s.", "运维人员已将该可用区标记为中断；执行 fermi zone recover %s 之前不接收任务。", s.zone.Meta.Name)
 	case s.zone.Spec.Health != "":
 		st.Health, st.Reason = s.zone.Spec.Health, ReasonSetByHand
-		st.Message = fault.T("%s", "%s", s.zone.Spec.HealthReason)
+		st.Message = byHand(s.zone.Spec.HealthReason)
 	case s.trouble != nil:
 		st.Reason, st.Message = ReasonUnreachable, s.trouble.Message
 		if hint := s.trouble.Hint; !hint.IsZero() {
@@ -71,6 +72,14 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 		st.Health, st.Reason = api.ZoneHealthy, ReasonAllWell
 	}
 	return st
+}
+
+// byHand is a reason that an operator wrote: for everybody or, in two lines, in English and in Chinese.
+func byHand(reason string) fault.Text {
+	if en, zh, two := strings.Cut(strings.TrimSpace(reason), "\n"); two && !strings.Contains(zh, "\n") {
+		return fault.Text{EN: strings.TrimSpace(en), ZH: strings.TrimSpace(zh)}
+	}
+	return fault.Text{EN: reason, ZH: reason}
 }
 
 // slowLinks counts declared links that were lately measured in a worse class. More than half must be

@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
@@ -41,6 +42,7 @@ func TestDecide(t *testing.T) {
 		{"well but retired", api.ZoneSpec{}, nil, 10, 5, 0, 5, "healthy", ReasonAllWell, ""},
 		{"all retired", api.ZoneSpec{}, nil, 3, 0, 0, 3, "degraded", ReasonNoNodes, "no nodes"},
 		{"by hand", api.ZoneSpec{Health: "degraded", HealthReason: "检修"}, nil, 10, 10, 0, 0, "degraded", ReasonSetByHand, "检修"},
+		{"by hand in two languages", api.ZoneSpec{Health: "degraded", HealthReason: "maintenance\n检修\n"}, nil, 10, 10, 0, 0, "degraded", ReasonSetByHand, "maintenance"},
 		{"well by hand", api.ZoneSpec{Health: "healthy"}, nil, 10, 0, 10, 0, "healthy", ReasonSetByHand, ""},
 		{"empty", api.ZoneSpec{}, nil, 0, 0, 0, 0, "degraded", ReasonNoNodes, "no nodes"},
 		{"not ready", api.ZoneSpec{}, nil, 10, 8, 1, 0, "degraded", ReasonNotReady, "8 of 10"},
@@ -137,4 +139,15 @@ func TestFollows(t *testing.T) {
 	put(store.Update, gone)
 	change(func(z *api.Zone) { z.Spec.Health, z.Spec.HealthReason = "", "" })
 	await(ReasonUnreachable, 1)
+}
+
+// TestReasonOfBothLanguages: each reader sees theirs; what is not two lines is everybody's.
+func TestReasonOfBothLanguages(t *testing.T) {
+	for reason, want := range map[string]fault.Text{
+		"检修": {EN: "检修", ZH: "检修"}, "repairs\n检修": {EN: "repairs", ZH: "检修"}, " repairs \n 检修 \n": {EN: "repairs", ZH: "检修"}, "a\nb\nc": {EN: "a\nb\nc", ZH: "a\nb\nc"}, "": {},
+	} {
+		if got := byHand(reason); got != want {
+			t.Errorf("%q is told as %+v", reason, got)
+		}
+	}
 }

@@ -44,7 +44,7 @@ var demoZones = []demoZone{
 	{name: "shanghai-1", display: "上海-1", region: "上海", nodes: 32, others: 4, other: h800, console: 8.5, pue: 1.25, grams: 585},
 	{
 		name: "shenzhen-1", display: "深圳-1", region: "深圳", nodes: 16, others: 2, other: ascend910, console: 12.3, pue: 1.35, grams: 440,
-		degraded: "骨干网络抖动，跨区带宽下降 (backbone jitter, less bandwidth between zones)",
+		degraded: "The backbone has jitter; there is less bandwidth between zones.\n骨干网络抖动，跨区带宽下降。",
 	},
 }
 

@@ -24,6 +24,12 @@ func TestCardFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := unseen(dir); err != error(unseenError(3)) {
+		t.Errorf("a build that can't ask the driver says %v", err)
+	}
+	if err := unseen(t.TempDir()); err != errNoDriver {
+		t.Errorf("without a driver it says %v", err)
+	}
 	got := cardFiles([]api.Device{
 		{Index: 0, UUID: "GPU-aaaa", Vendor: "NVIDIA"}, {Index: 1, UUID: "GPU-bbbb", Vendor: "NVIDIA"}, {Index: 7, UUID: "GPU-new", Vendor: "NVIDIA"},
 		{Index: 2, Vendor: "AMD"}, {Index: 3, Vendor: "Huawei"}, {Index: 4, Vendor: "Cambricon"},

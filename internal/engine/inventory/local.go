@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -92,6 +93,10 @@ func nvidia(ctx context.Context) ([]api.Device, fault.Text) {
 		if a.err != nil && len(a.devices) > 0 {
 			return a.devices, fault.T("A device does not answer: %v. The others are used.", "有加速卡无应答：%v，其余加速卡照常使用。", a.err)
 		}
+		if n := unseenError(0); errors.As(a.err, &n) {
+			return nil, fault.T("This machine has %d NVIDIA [card|cards], but this fermi was built without cgo and can't ask NVIDIA's driver: [it is|they are] not used. Run a fermi that was built with cgo (CGO_ENABLED=1).",
+				"本机有 %d 块 NVIDIA 加速卡，但此 fermi 未启用 cgo 构建，无法访问 NVIDIA 驱动，这些加速卡不会被使用。请改用启用 cgo（CGO_ENABLED=1）构建的 fermi。", int(n))
+		}
 		if a.err != nil && !errors.Is(a.err, errNoDriver) {
 			return nil, fault.T("The NVIDIA driver does not work: %v. Its devices are not used.",
 				"NVIDIA 驱动异常：%v，其设备不会被使用。", a.err)
@@ -103,8 +108,24 @@ func nvidia(ctx context.Context) ([]api.Device, fault.Text) {
 	return nil, fault.T("The NVIDIA driver does not answer. Its devices are not used.", "NVIDIA 驱动无响应，其设备不会被使用。")
 }
 
-// errNoDriver says that this machine has no NVIDIA driver, or this program cannot load one.
+// errNoDriver says that this machine has no NVIDIA driver.
 var errNoDriver = errors.New("no NVIDIA driver")
+
+// unseenError is how many NVIDIA cards there are that this build of the program can't use.
+type unseenError int
+
+func (n unseenError) Error() string {
+	return strconv.Itoa(int(n)) + " NVIDIA cards that need a build with cgo"
+}
+
+// unseen counts the cards that a driver tells of in its folder, for a program that can't ask it.
+func unseen(folder string) error {
+	cards, _ := filepath.Glob(filepath.Join(folder, "*", "information"))
+	if len(cards) == 0 {
+		return errNoDriver
+	}
+	return unseenError(len(cards))
+}
 
 func join(a, b fault.Text) fault.Text {
 	if a.IsZero() {

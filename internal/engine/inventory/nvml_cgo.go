@@ -12,6 +12,9 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
+// SeesNVIDIA says that this build of the program can load the driver's library, which is written in C.
+const SeesNVIDIA = true
+
 const maxDevices = 64 // a placement's mask has as many bits
 
 // nvmlDevices asks the driver's library, which is loaded now and only here. Only functions that

@@ -4,6 +4,8 @@ package inventory
 
 import api "github.com/fermi-cluster/fermi/api/v1"
 
-// nvmlDevices without cgo: the driver's library is written in C and cannot be loaded, so this
-// build of the program sees no NVIDIA devices.
-func nvmlDevices() ([]api.Device, error) { return nil, errNoDriver }
+// SeesNVIDIA says that this build of the program can load the driver's library, which is written in C.
+const SeesNVIDIA = false
+
+// nvmlDevices without cgo sees no devices, and says so where there are some.
+func nvmlDevices() ([]api.Device, error) { return nil, unseen(nvidiaFolder) }

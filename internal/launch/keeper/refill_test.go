@@ -3,9 +3,7 @@ package keeper
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/shm"
+	"github.com/fermi-cluster/fermi/internal/launch/shmtest"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -211,7 +210,7 @@ func TestDamagedInMemory(t *testing.T) {
 	dir := t.TempDir()
 	l := &restorer{ranks: rankset.New(rankset.Config{Ranks: 1, Tell: func(link.Ranks) {}}), local: 1, slots: func() shm.Slots { return slotsIn(dir) }, log: quiet}
 	path := slotPath(dir, 0, 2)
-	copySlot(t, path, 6, bytes.Repeat([]byte{7}, 64))
+	shmtest.Copied(t, path, 6, bytes.Repeat([]byte{7}, 64))
 	if err := ckpt.SealSlot(path, 6); err != nil {
 		t.Fatal(err)
 	}
@@ -238,25 +237,5 @@ func TestDamagedInMemory(t *testing.T) {
 	if s, err = ckpt.OpenSlot(path); err == nil {
 		s.Close()
 		t.Fatal("a damaged state was left")
-	}
-}
-
-// copySlot puts a state of so many bytes into a slot, without sums, as the Python SDK does.
-func copySlot(t *testing.T, path string, step uint64, data []byte) {
-	t.Helper()
-	tree := []byte(`{"y":[0,1]}`)
-	le := binary.LittleEndian
-	h := []byte("FERMIL0\x01")
-	for _, v := range []uint32{1, 0, 1, 0} {
-		h = le.AppendUint32(h, v)
-	}
-	for _, v := range []uint64{4, step, uint64(len(data)), uint64(len(tree)), 4} {
-		h = le.AppendUint64(h, v)
-	}
-	h = le.AppendUint32(le.AppendUint32(h, crc32.ChecksumIEEE(tree)), 0)
-	h = le.AppendUint32(h, crc32.ChecksumIEEE(h))
-	file := append(append(append(h, make([]byte, 4096-len(h))...), data...), tree...)
-	if err := os.WriteFile(path, append(file, 0, 0, 0, 0), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -177,6 +177,8 @@ type Reaper struct {
 	First int // the local rank that failed first; -1: none
 	// Settled: first stays what it is, the others are being ended by us.
 	Settled bool
+	// Done are local ranks that were done before their process was ended by us: it counts as a good end.
+	Done map[int]bool
 
 	spent *Spent
 	Empty bool // there is no child at all
@@ -198,7 +200,7 @@ type voice struct {
 }
 
 func NewReaper(p *Set, said <-chan ended, s *Spent) *Reaper {
-	r := &Reaper{spent: s, main: map[int]int{}, Ends: make([]*unix.WaitStatus, p.N), First: -1}
+	r := &Reaper{spent: s, main: map[int]int{}, Done: map[int]bool{}, Ends: make([]*unix.WaitStatus, p.N), First: -1}
 	r.Add(p, said)
 	return r
 }
@@ -219,6 +221,7 @@ func (r *Reaper) Add(p *Set, said <-chan ended) {
 	}
 	for i := range p.N {
 		r.Ends[p.base+i] = nil
+		delete(r.Done, p.base+i)
 	}
 	r.Left += p.N
 }
@@ -315,6 +318,9 @@ func (r *Reaper) hear(v *voice) {
 func (r *Reaper) note(local int, ws unix.WaitStatus) {
 	if r.Ends[local] != nil {
 		return
+	}
+	if r.Done[local] {
+		ws = 0
 	}
 	r.Ends[local] = &ws
 	r.Left--

@@ -22,11 +22,18 @@ type Progress struct {
 	sight   sight   // and was seen at
 	own     own
 	course  course
-	linked  []bool           // which speak for themselves in this generation
-	python  []bool           // which are of the Python SDK
-	printed bool             // steps were read from what they print
-	hung    []link.RankState // what they do instead of going on, as the leader was told
-	hungAt  time.Time
+	linked  []bool // which speak for themselves in this generation
+	python  []bool // which are of the Python SDK
+	printed bool   // steps were read from what they print
+	standstill
+}
+
+// standstill is what ranks do instead of going on, as the leader was told.
+type standstill struct {
+	hung      []link.RankState
+	hungAt    time.Time
+	dormant   []link.RankState // of those of which no step is known
+	dormantAt time.Time
 }
 
 func newProgress(ranks int, files bool) *Progress {
@@ -40,7 +47,7 @@ func (p *Progress) begin(g link.Generation, staying map[int]bool, now time.Time)
 	if p.files {
 		g.Restore = 0
 	}
-	p.now, p.running, p.frozen, p.printed, p.hung, p.hungAt = g, false, false, false, nil, time.Time{}
+	p.now, p.running, p.frozen, p.printed, p.standstill = g, false, false, false, standstill{}
 	p.sight.begin(g.Restore)
 	p.course.begin(now)
 	pids := map[int]int{}
@@ -117,6 +124,9 @@ func (p *Progress) fill(said *link.Ranks) {
 	defer p.mu.Unlock()
 	said.Step, said.Watched, said.Own, said.Printed = p.slowest(), p.stall.watched(), p.own.told(p.now.FirstRank), p.printed
 	said.Hung, said.HungAt = p.hung, p.hungAt
+	if !said.Watched { // which says that this is no hang
+		said.Hung, said.HungAt = p.dormant, p.dormantAt
+	}
 	said.Pace.Course = p.course.told(&p.stall, p.printed)
 }
 
@@ -192,10 +202,13 @@ func (p *Progress) silence(now time.Time, look func(int, bool) *process.Vitals, 
 	return alarm, sure
 }
 
-// blame notes what the ranks do instead of making progress; false: one went on meanwhile.
+// blame notes what the ranks do instead of making progress; false: one went on meanwhile. Of ranks of which no step is known: that they do nothing.
 func (p *Progress) blame(states []link.RankState, at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.stall.watched() {
+		return p.rest(states, at)
+	}
 	for _, s := range states {
 		if p.stall.pulses[s.Rank-p.now.FirstRank].last.After(at) {
 			return false
@@ -210,6 +223,18 @@ func (p *Progress) Hangs() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.hung) > 0
+}
+
+// Done are the local ranks that said that they are done, with success, and whose process may still be there.
+func (p *Progress) Done() (list []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for local := range p.stall.pulses {
+		if p.stall.pulses[local].done {
+			list = append(list, local)
+		}
+	}
+	return list
 }
 
 // Connected are the processes of the local ranks that speak to us.

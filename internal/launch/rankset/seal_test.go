@@ -2,37 +2,15 @@ package rankset
 
 import (
 	"bytes"
-	"encoding/binary"
-	"hash/crc32"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/launch/shmtest"
 	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
-
-// copySlot puts a state of so many bytes into a slot, without sums, as the Python SDK does.
-func copySlot(t *testing.T, path string, step uint64, data []byte) {
-	t.Helper()
-	tree := []byte(`{"y":[0,1]}`)
-	le := binary.LittleEndian
-	h := []byte("FERMIL0\x01")
-	for _, v := range []uint32{1, 0, 1, 0} {
-		h = le.AppendUint32(h, v)
-	}
-	for _, v := range []uint64{4, step, uint64(len(data)), uint64(len(tree)), 4} {
-		h = le.AppendUint64(h, v)
-	}
-	h = le.AppendUint32(le.AppendUint32(h, crc32.ChecksumIEEE(tree)), 0)
-	h = le.AppendUint32(h, crc32.ChecksumIEEE(h))
-	file := append(append(append(h, make([]byte, 4096-len(h))...), data...), tree...)
-	if err := os.WriteFile(path, append(file, 0, 0, 0, 0), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestSealed: a rank copies, the launcher sums, and what counts is what it could read. A word of an ended generation
 // touches no slot.
@@ -47,7 +25,7 @@ func TestSealed(t *testing.T) {
 	if got := a.hear(); got != `{"welcome":{"generation":4,"restore":null,"offers":true,"at":true}}` {
 		t.Fatal(got)
 	}
-	copySlot(t, slotPath(memory, 0, 0), 6, bytes.Repeat([]byte{7}, 64))
+	shmtest.Copied(t, slotPath(memory, 0, 0), 6, bytes.Repeat([]byte{7}, 64))
 	a.say(`{"copied":{"step":5,"slot":1,"bytes":64}}`) // there is none: nothing comes of it
 	a.say(`{"copied":{"step":6,"slot":0,"bytes":64}}`)
 	if got := a.hear(); got != `{"watermark":{"step":6}}` {
@@ -58,7 +36,7 @@ func TestSealed(t *testing.T) {
 		t.Fatal(s, err)
 	}
 	s.Close()
-	copySlot(t, slotPath(memory, 0, 1), 7, bytes.Repeat([]byte{7}, 64))
+	shmtest.Copied(t, slotPath(memory, 0, 1), 7, bytes.Repeat([]byte{7}, 64))
 	late := &rankConn{of: 3}
 	r.seal(late, &word.Copied{Step: 7, Slot: 1})
 	if s, err := ckpt.OpenSlot(slotPath(memory, 0, 1)); err == nil {

@@ -39,6 +39,7 @@ type pulse struct {
 	ever  bool
 	begun bool // it reported in this generation
 	gone  bool // it left or is done: nothing more is expected
+	done  bool // it said that it is done, with success
 	step  int64
 	last  time.Time // of its start, its last word of progress, or the end of a phase
 	in    []pause   // phases it is in, the innermost last
@@ -109,7 +110,7 @@ func (s *stall) note(i int, w word.Word, now time.Time) {
 	case w.Phase != nil:
 		p.pause(w.Phase, now)
 	case w.Left != nil, w.Bye != nil:
-		p.gone = true
+		p.gone, p.done = true, w.Bye != nil && w.Bye.Code == 0
 	}
 }
 

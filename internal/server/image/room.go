@@ -2,12 +2,10 @@ package image
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/api/v1/array"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -157,48 +155,18 @@ func (s *Images) verify(ctx context.Context, c *rest.Call) (*rest.Reply, error) 
 	return &rest.Reply{Message: fault.T("Verified", "已检查"), Data: entry, Revision: rev}, nil
 }
 
-// field is where work names an image.
-type field struct {
-	path  string
-	image *string
-}
-
-// fieldsOf are the images of work that people run.
-func fieldsOf(o api.Work) (out []field) {
-	switch w := o.(type) {
-	case *api.TrainingTask:
-		return fieldsIn(&w.Spec)
-	case *array.TaskArray:
-		return fieldsIn(&w.Spec.TrainingTaskSpec)
-	case interface {
-		ImageField() (path string, image *string)
-	}:
-		path, image := w.ImageField()
-		out = append(out, field{path, image})
-	}
-	return out
-}
-
-func fieldsIn(s *api.TrainingTaskSpec) []field {
-	out := []field{{"spec.image", &s.Image}}
-	for i := range s.Roles {
-		out = append(out, field{fmt.Sprintf("spec.roles[%d].image", i), &s.Roles[i].Image})
-	}
-	return out
-}
-
 // Label is where work says which entry of the catalogue it named.
 const Label = "image"
 
 // Settle puts what an entry of the catalogue is in the place of its name, and refuses images that are not allowed. An entry goes before an
-// image of Docker's own registry with the same name.
-func (s *Images) Settle(ctx context.Context, o api.Work) error {
-	for _, f := range fieldsOf(o) {
-		if *f.image == "" || *f.image == api.ImageHost {
+// image of Docker's own registry with the same name. fields is where the work names images.
+func (s *Images) Settle(ctx context.Context, o api.Work, fields []image.Field) error {
+	for _, f := range fields {
+		if *f.Image == "" || *f.Image == api.ImageHost {
 			continue
 		}
-		if api.IsName(*f.image) && there() {
-			found, err := s.truth.Find(ctx, api.Key{Kind: image.Kind, Name: *f.image}, 0)
+		if api.IsName(*f.Image) && there() {
+			found, err := s.truth.Find(ctx, api.Key{Kind: image.Kind, Name: *f.Image}, 0)
 			if err != nil && !fault.Is(err, fault.NotFound) {
 				return err
 			}
@@ -208,10 +176,10 @@ func (s *Images) Settle(ctx context.Context, o api.Work) error {
 				if m.Labels == nil {
 					m.Labels = map[string]string{}
 				}
-				m.Labels[Label], *f.image = *f.image, e.Pinned()
+				m.Labels[Label], *f.Image = *f.Image, e.Pinned()
 			}
 		}
-		if err := s.refuse(f.path, *f.image); err != nil {
+		if err := s.refuse(f.Path, *f.Image); err != nil {
 			return err
 		}
 	}

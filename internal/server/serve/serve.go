@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -53,6 +54,9 @@ func (s *Services) Hooks() []*objects.Hooks {
 	rows := &work.Works{Rows: []work.Row{{
 		Kind:  serving.Kind,
 		Fresh: fresh,
+		Images: func(o api.Work) []image.Field {
+			return []image.Field{{Path: "spec.template.image", Image: &o.(*serving.InferenceService).Spec.Template.Image}}
+		},
 		Queue: func(o api.Work, queue string) { o.(*serving.InferenceService).Spec.Queue = queue },
 		Begin: func(o api.Work, _ string, _ fault.Text) {
 			o.(*serving.InferenceService).Status = serving.ServiceStatus{

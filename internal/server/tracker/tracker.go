@@ -12,7 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// Tracker follows all work through one feed: how many wait and run in each queue, and who
+// Tracker follows all work through one feed: how many wait and run in each queue (a service and an array only as what they make), and who
 // wants to hear that something moved. It costs a map entry for each unfinished task, and spares
 // every submit a count over all of them and every log follower a feed of its own.
 type Tracker struct {
@@ -154,7 +154,7 @@ func (t *Tracker) put(work api.Work) {
 	id := w.Meta.ID
 	t.drop(id)
 	delete(t.reserved, id)
-	if w.Phase.Finished() {
+	if w.Phase.Finished() || w.Parent {
 		return
 	}
 	now := standing{queue: w.Queue, pending: w.Phase == api.PhasePending, task: w.Kind == api.KindTrainingTask}

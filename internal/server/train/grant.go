@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
@@ -113,15 +114,15 @@ func (s *Gate) grantedNow(ctx context.Context, w *api.Workload) ([]store.Op, err
 }
 
 // MayChange judges work whose spec was changed as if it were new, in what is new about it: who may start processes, its queue and priority, its code,
-// what it names, and whether it could ever start. What stays as it was stays valid. The guards must hold until the commit.
-func (s *Gate) MayChange(ctx context.Context, c *rest.Call, next, current api.Work) (guards []store.Op, err error) {
+// what it names (images in these fields), and whether it could ever start. What stays as it was stays valid. The guards must hold until the commit.
+func (s *Gate) MayChange(ctx context.Context, c *rest.Call, next, current api.Work, images []image.Field) (guards []store.Op, err error) {
 	n, w := next.Workload(), current.Workload()
 	program := !objects.SameJSON(n.Roles, w.Roles) || !objects.SameJSON(n.Program, w.Program)
 	if program {
 		if err := s.mayStart(c.Who.Name()); err != nil {
 			return nil, err
 		}
-		if err := s.images(ctx, next); err != nil {
+		if err := s.images(ctx, next, images); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -71,7 +72,7 @@ type GateConfig struct {
 	// Stored counts what projects keep; nil: nobody counts bytes.
 	Stored tenant.Stored
 	// Images puts what entries of the catalogue are in the place of their names, and refuses images that are not allowed; nil: nobody does.
-	Images func(ctx context.Context, o api.Work) error
+	Images func(ctx context.Context, o api.Work, fields []image.Field) error
 	// Versions finds those of datasets and models; nil: there are none.
 	Versions FindVersion
 }
@@ -89,12 +90,12 @@ type Gate struct {
 	folders    []api.NamedFolder
 	stored     tenant.Stored
 	versions   FindVersion
-	images     func(ctx context.Context, o api.Work) error
+	images     func(ctx context.Context, o api.Work, fields []image.Field) error
 }
 
 func NewGate(t *truth.Truth, a *archive.Archives, o *Origins, tasks *tracker.Tracker, c clock.Clock, cfg GateConfig) *Gate {
 	if cfg.Images == nil {
-		cfg.Images = func(context.Context, api.Work) error { return nil }
+		cfg.Images = func(context.Context, api.Work, []image.Field) error { return nil }
 	}
 	return &Gate{
 		truth: t, archives: a, origins: o, tasks: tasks, clock: c,
@@ -102,13 +103,15 @@ func NewGate(t *truth.Truth, a *archive.Archives, o *Origins, tasks *tracker.Tra
 	}
 }
 
-// NewWork is work on its way through the gate, and what its kind does about it. Own and Saves may be nil.
+// NewWork is work on its way through the gate, and what its kind does about it. Images, Own and Saves may be nil.
 type NewWork struct {
 	Work  api.Work
 	Queue func(name string)                   // takes the queue that was settled
 	Own   func(ctx context.Context) error     // further checks of the kind
 	Begin func(reason string, why fault.Text) // puts its first status
 	Saves func() (path string)                // the folder that it saves into within its code; "": none
+	// Images is where it names images.
+	Images func() []image.Field
 }
 
 // admitTask admits a training task.
@@ -117,7 +120,7 @@ func (s *Gate) admitTask(ctx context.Context, c *rest.Call, b *objects.Birth, t 
 	return s.Admit(ctx, c, b, NewWork{
 		Work:  t,
 		Queue: func(name string) { t.Spec.Queue = name },
-		Saves: t.Spec.CheckpointFolder,
+		Saves: t.Spec.CheckpointFolder, Images: func() []image.Field { return image.FieldsOf(&t.Spec) },
 		Own: func(ctx context.Context) (err error) {
 			from, err = s.origins.beginsFrom(ctx, c, t)
 			return err
@@ -150,8 +153,8 @@ func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewW
 		return err
 	}
 	held, err := s.SettleAssets(ctx, c.Who, e.Work)
-	if err == nil {
-		err = s.images(ctx, e.Work)
+	if err == nil && e.Images != nil {
+		err = s.images(ctx, e.Work, e.Images())
 	}
 	if err != nil {
 		return err

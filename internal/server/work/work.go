@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -20,13 +21,15 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// Row is what a kind of work has of its own; all else is as with every other. All of it must be there but Fresh, Zone and Settle.
+// Row is what a kind of work has of its own; all else is as with every other. All of it must be there but Fresh, Zone, Images and Settle.
 type Row struct {
 	Kind api.Kind
 	// Fresh refuses or clears what a new object must not carry.
 	Fresh func(o api.Work) error
 	// Zone is where an object names its zone, which may be by its display name.
 	Zone func(o api.Work) *string
+	// Images is where an object names images.
+	Images func(o api.Work) []image.Field
 	// Queue takes the queue that was settled for a new object, Begin its first status: Pending, for this reason.
 	Queue func(o api.Work, queue string)
 	Begin func(o api.Work, reason string, why fault.Text)
@@ -88,7 +91,7 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 		Admit: func(ctx context.Context, c *rest.Call, b *objects.Birth, dry bool) error {
 			o := b.Object.(api.Work)
 			return s.Gate.Admit(ctx, c, b, train.NewWork{
-				Work:  o,
+				Work: o, Images: func() []image.Field { return r.images(o) },
 				Queue: func(name string) { r.Queue(o, name) },
 				Begin: func(reason string, why fault.Text) { r.Begin(o, reason, why) },
 				Own: func(ctx context.Context) error {
@@ -113,7 +116,7 @@ func (s *Works) hooks(r Row) *objects.Hooks {
 					err = s.admit(ctx, c.Who, current, next)
 				}
 				if err == nil {
-					a.Guards, err = s.Gate.MayChange(ctx, c, next, current)
+					a.Guards, err = s.Gate.MayChange(ctx, c, next, current, r.images(next))
 				}
 				if err == nil {
 					var held []store.Op
@@ -144,6 +147,14 @@ func (s *Works) admit(ctx context.Context, who *access.Caller, was, o api.Work) 
 		return f(ctx, who, was, o)
 	}
 	return nil
+}
+
+// images is where an object names images.
+func (r *Row) images(o api.Work) []image.Field {
+	if r.Images == nil {
+		return nil
+	}
+	return r.Images(o)
 }
 
 // May refuses who may not change an object of the kind although the project's members may.

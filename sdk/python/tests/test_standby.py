@@ -1,8 +1,10 @@
 """A forked program is a fresh interpreter's program: output, traceback, exit code, environment, files."""
 
+import json
 import os
 import re
 import shutil
+import socket
 import signal
 import subprocess
 import sys
@@ -200,6 +202,29 @@ class Run(unittest.TestCase):
         self.assertEqual((bad.returncode, bad.stderr), (1, b"fermi.run: FERMI_COLLECTIVE_TIMEOUT is '1h', no number of seconds\n"))
         bad = run("-m", "fermi.run", path, FERMI_GRAD_COMPRESSION="zip")
         self.assertEqual((bad.returncode, bad.stderr), (1, b"fermi.run: FERMI_GRAD_COMPRESSION is 'zip', none of none, fp16, bf16, powersgd\n"))
+
+    def test_a_program_that_returned_says_that_it_is_done(self):
+        folder = tempfile.mkdtemp(prefix="fsdk", dir="/tmp")
+        self.addCleanup(shutil.rmtree, folder)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.addCleanup(listener.close)
+        listener.bind(os.path.join(folder, "s"))
+        listener.listen(1)
+        listener.settimeout(standin.LIMIT)
+        path = os.path.join(folder, "script.py")
+        for end, done in (("", True), ("sys.exit()", True), ("sys.exit(0)", True), ("sys.exit(3)", False), ("sys.exit('no')", False), ("1 / 0", False)):
+            with open(path, "w") as file:
+                file.write("import fermi, sys\nfermi.init()\n%s\n" % end)
+            env = standin.rank_environ(FERMI_SOCKET=os.path.join(folder, "s"), FERMI_GENERATION="1")
+            rank = subprocess.Popen([sys.executable, "-m", "fermi.run", path], env=env, cwd=folder, stderr=subprocess.DEVNULL)
+            conn, _ = listener.accept()
+            conn.settimeout(standin.LIMIT)
+            conn.sendall(b'{"welcome":{"generation":1,"restore":null}}\n')
+            with conn.makefile("rb") as lines:
+                said = [next(iter(json.loads(line).items())) for line in lines]
+            conn.close()
+            rank.wait(standin.LIMIT)
+            self.assertEqual(("bye", {"code": 0}) in said, done, end)
 
 
 if __name__ == "__main__":

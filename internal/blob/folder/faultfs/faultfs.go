@@ -348,7 +348,7 @@ func (f *FS) Content(name string, change func([]byte) []byte) {
 	if err != nil || dir.names[base] == nil {
 		return
 	}
-	f.set(dir, base, change(slices.Clone(dir.names[base].data)))
+	dir.set(base, change(slices.Clone(dir.names[base].data)), f.clock())
 }
 
 // Restore puts a file back as it was.
@@ -356,17 +356,17 @@ func (f *FS) Restore(name string, raw []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if dir, base, err := f.parent(name); err == nil {
-		f.set(dir, base, raw)
+		dir.set(base, raw, f.clock())
 	}
 }
 
 // set gives a file, durably, other bytes; readers that have it open keep what they opened.
-func (f *FS) set(dir *inode, base string, raw []byte) {
-	delete(dir.names, base)
-	delete(dir.durable, base)
+func (n *inode) set(base string, raw []byte, now time.Time) {
+	delete(n.names, base)
+	delete(n.durable, base)
 	if raw != nil {
-		n := &inode{data: raw, synced: slices.Clone(raw), mod: f.clock()}
-		dir.names[base], dir.durable[base] = n, n
+		one := &inode{data: raw, synced: slices.Clone(raw), mod: now}
+		n.names[base], n.durable[base] = one, one
 	}
 }
 

@@ -46,12 +46,22 @@ class Program(NamedTuple):
                 runpy._run_module_as_main(self.name)
             else:
                 exec(_code(main, path), main.__dict__)
-        except SystemExit:
+            _done()
+        except SystemExit as end:
+            if not end.code:
+                _done()
             raise
         except BaseException as err:
             first = runpy._run_module_as_main.__code__.co_filename if self.module else path
             _show(err, first)
             raise SystemExit(1) from None
+
+
+def _done():
+    """Tells the launcher that the program returned, with success: a thread that it left behind does not keep the task."""
+    session = getattr(sys.modules.get(__package__ + "._session"), "_current", None)
+    if session is not None:
+        session.send("bye", {"code": 0}, must=True)
 
 
 def _fresh_main():

@@ -1,4 +1,4 @@
-package launch
+package shmtest
 
 import (
 	"encoding/binary"
@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// copySlot puts a state of so many bytes into a slot, without sums, as the Python SDK does.
-func copySlot(t *testing.T, path string, step uint64, data []byte) {
+// Copied puts the data of a state into the slot at path, without sums, as the Python SDK does.
+func Copied(t testing.TB, path string, step uint64, data []byte) {
 	t.Helper()
 	tree := []byte(`{"y":[0,1]}`)
 	le := binary.LittleEndian

@@ -1,0 +1,44 @@
+package placement
+
+// remark is something that the model noticed and that people should hear of.
+type remark struct {
+	weight weight
+	text   string
+	about  []any // names and values, in turn
+}
+
+// weight is who should hear of it.
+type weight int
+
+const (
+	passing weight = iota // who looks closely
+	worse                 // it goes on, but not as it should
+	grave                 // somebody must act
+)
+
+// remarks are those that were not said yet. The model only notes them; its owner takes and says them.
+type remarks struct {
+	list []remark
+	more int // that were too many to keep
+}
+
+// maxRemarks are kept until they are taken: an owner that starts may meet one for each object.
+const maxRemarks = 1000
+
+func (r *remarks) note(w weight, text string, about ...any) {
+	if len(r.list) >= maxRemarks {
+		r.more++
+		return
+	}
+	r.list = append(r.list, remark{w, text, about})
+}
+
+// take gives what was not said yet, once.
+func (r *remarks) take() []remark {
+	out := r.list
+	if r.more > 0 {
+		out = append(out, remark{worse, "more was noticed than is kept", []any{"count", r.more}})
+	}
+	*r = remarks{}
+	return out
+}
