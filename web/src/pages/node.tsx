@@ -51,7 +51,11 @@ function Ready({ name, node, live }: { name: string; node: Node; live: React.Rea
         {operates && <Actions name={name} node={node} />}
       </PageHead>
       {(said(message, lang) || (!ready && reason)) && (
-        <Alert color={ready ? "yellow" : "red"} variant="light" title={[!ready && t("task.why"), reason].filter(Boolean).join(" · ")}>
+        <Alert
+          color={ready ? "yellow" : "red"}
+          variant="light"
+          title={[!ready && t("task.why"), reason].filter(Boolean).join(" · ")}
+        >
           <Text size="sm" className="break">
             {said(message, lang)}
           </Text>
