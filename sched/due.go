@@ -156,13 +156,11 @@ func (l *lane) best(q *Queues) (c *class, urgent, ok bool) {
 	return c, false, true
 }
 
-// goesFirst says that an overdue workload goes before those that are not: the overdue have held no
-// more than their share, and hold no more of it now with those before it.
+// goesFirst says that an overdue workload goes before those that are not: it and those before it hold no more than the
+// overdue may now. That is their share, and what of it they did not hold in the last hours, or less what they held beyond it.
+// So the share is kept over hours without all of them starting at once when it is, and none until it is again.
 func (l *lane) goesFirst(q *Queues, e *entry) bool {
-	share := l.overdueShare(q.longest)
-	if l.recent > share {
-		return false
-	}
+	may := 2*l.overdueShare(q.longest) - l.recent
 	due := l.heldDue
 	for _, c := range q.claims {
 		if c.entry.urgent && c.queue == l.name {
@@ -174,7 +172,7 @@ func (l *lane) goesFirst(q *Queues, e *entry) bool {
 			due += r.devices
 		}
 	}
-	return float64(due) <= share*float64(l.held)
+	return float64(due) <= may*float64(l.held)
 }
 
 // overdueShare is the share of what a queue holds that its overdue may have.
