@@ -157,10 +157,11 @@ func (l *lane) best(q *Queues) (c *class, urgent, ok bool) {
 }
 
 // goesFirst says that an overdue workload goes before those that are not: it and those before it hold no more than the
-// overdue may now. That is their share, and what of it they did not hold in the last hours, or less what they held beyond it.
-// So the share is kept over hours without all of them starting at once when it is, and none until it is again.
+// overdue may now. That is their share, less what they held beyond it in the last hours: so one that was passed is made up for
+// bit by bit, and it is not that all of them start at once when it is, and none until then.
 func (l *lane) goesFirst(q *Queues, e *entry) bool {
-	may := 2*l.overdueShare(q.longest) - l.recent
+	share := l.overdueShare(q.longest)
+	may := share - max(l.recent-share, 0)
 	due := l.heldDue
 	for _, c := range q.claims {
 		if c.entry.urgent && c.queue == l.name {
