@@ -13,7 +13,7 @@ import (
 )
 
 // churnSeeds are none of those that anything was chosen by.
-var churnSeeds = []int{1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008}
+var churnSeeds = []int{3001, 3002, 3003, 3004, 3005, 3006, 3007, 3008}
 
 // mindChurn lets the pods of the OpenB traces come and go at six loads, beside FGD and BestFit.
 // FERMI_OPENB_TRACES names a part of the traces.

@@ -49,9 +49,7 @@ type node struct {
 	used    []uint16
 	islands []uint8 // by device
 	host    *host   // nil: none
-	// standing counts replicas.
-	standing int
-	at       int32 // in the tree
+	at      int32   // in the tree
 }
 
 type host struct {
@@ -229,12 +227,12 @@ func (c *Cluster) replace(old, fresh *node) {
 	}
 	fresh.refresh(lowMask(len(fresh.Devices)))
 	if old.host != nil {
-		old.host.used -= old.standing
+		old.host.used -= int(old.room.Standing)
 	}
 	if fresh.host != nil {
-		fresh.host.used += old.standing
+		fresh.host.used += int(old.room.Standing)
 	}
-	fresh.standing = old.standing
+	fresh.room.Standing = old.room.Standing
 	c.bounds.Add(&old.room, -1)
 	c.bounds.Add(&fresh.room, +1)
 	fresh.at = old.at
@@ -260,7 +258,7 @@ func (c *Cluster) RemoveNode(number uint32) error {
 	if !ok {
 		return nil
 	}
-	if n.standing > 0 {
+	if n.room.Standing > 0 {
 		return fmt.Errorf("node %s still holds work", n.Name)
 	}
 	delete(c.nodes, number)
@@ -369,7 +367,7 @@ func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 		n.refresh(1 << i)
 		c.bounds.AddDevice(n.room.Types[i], n.room.Free[i], +1)
 	}
-	n.standing += sign
+	n.room.Standing += int64(sign)
 	if n.host != nil {
 		n.host.used += sign
 	}

@@ -156,13 +156,12 @@ func (l *lane) best(q *Queues) (c *class, urgent, ok bool) {
 	return c, false, true
 }
 
-// goesFirst says that an overdue workload goes before those that are not: the overdue have held no
-// more than their share, and hold no more of it now with those before it.
+// goesFirst says that an overdue workload goes before those that are not: it and those before it hold no more than the
+// overdue may now. That is their share, less what they held beyond it in the last hours: so one that was passed is made up for
+// bit by bit, and it is not that all of them start at once when it is, and none until then.
 func (l *lane) goesFirst(q *Queues, e *entry) bool {
 	share := l.overdueShare(q.longest)
-	if l.recent > share {
-		return false
-	}
+	may := share - max(l.recent-share, 0)
 	due := l.heldDue
 	for _, c := range q.claims {
 		if c.entry.urgent && c.queue == l.name {
@@ -174,7 +173,7 @@ func (l *lane) goesFirst(q *Queues, e *entry) bool {
 			due += r.devices
 		}
 	}
-	return float64(due) <= share*float64(l.held)
+	return float64(due) <= may*float64(l.held)
 }
 
 // overdueShare is the share of what a queue holds that its overdue may have.

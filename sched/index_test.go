@@ -20,7 +20,7 @@ func (c *Cluster) digest() string {
 	for _, z := range c.order {
 		fmt.Fprintf(&b, "%+v\n", z.Zone)
 		for _, n := range z.nodes {
-			fmt.Fprintf(&b, "  %+v %+v %d %v %d\n", n.Node, n.room, n.disk, n.used, n.standing)
+			fmt.Fprintf(&b, "  %+v %+v %d %v %d\n", n.Node, n.room, n.disk, n.used, n.room.Standing)
 		}
 	}
 	for _, name := range sortedKeys(c.hosts) {
@@ -223,7 +223,7 @@ func (w *world) step() {
 		}
 		w.set(n)
 	case op == 11:
-		if n := w.someNode(); w.odds(3) && n.standing == 0 && len(w.c.nodes) > 1 {
+		if n := w.someNode(); w.odds(3) && n.room.Standing == 0 && len(w.c.nodes) > 1 {
 			if err := w.c.RemoveNode(n.Number); err != nil {
 				w.t.Fatal(err)
 			}
@@ -316,7 +316,7 @@ func (w *world) sound() {
 	type sums struct {
 		cpu, memory int64
 		used        [64]int
-		standing    int
+		standing    int64
 	}
 	want, hosts := map[uint32]*sums{}, map[string]int{}
 	for number := range w.c.nodes {
@@ -341,7 +341,7 @@ func (w *world) sound() {
 	}
 	for number, n := range w.c.nodes {
 		sum := want[number]
-		if n.room.CPU != int64(n.CPU)-sum.cpu || n.room.Memory != int64(n.Memory)-sum.memory || n.standing != sum.standing {
+		if n.room.CPU != int64(n.CPU)-sum.cpu || n.room.Memory != int64(n.Memory)-sum.memory || n.room.Standing != sum.standing {
 			w.t.Fatalf("%s: %+v, want %+v", n.Name, n.room, sum)
 		}
 		for d, used := range n.used {

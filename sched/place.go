@@ -166,18 +166,12 @@ func (s *search) within(zones []*zone) bool {
 	}
 	for level := nodal; level < levels; level++ {
 		for _, id := range s.candidates(level, zones) {
-			if s.into([]place1{{level, id}}) {
+			if s.into([]room.Place{{Level: level, ID: id}}) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// place1 names a domain.
-type place1 struct {
-	level int
-	id    int32
 }
 
 // tries bounds how many domains of a level are tried for a gang of several roles, which may each
@@ -306,21 +300,21 @@ func (t *tree) inside(level int, z *zone) (lo, hi int32) {
 }
 
 // nodesOf is the range of nodes of a domain.
-func (t *tree) nodesOf(p place1) (lo, hi int32) { return t.Nodes(p.level, p.id) }
+func (t *tree) nodesOf(p room.Place) (lo, hi int32) { return t.Nodes(p.Level, p.ID) }
 
 // sum is how many replicas of a role a domain takes.
 func (s *search) sum(i, level int, id int32) int64 {
 	ix := s.wants[i].ix
 	sum := ix.Room(level, id)
 	if s.limited && sum >= int64(s.wants[i].count) {
-		return s.limitedSum(ix, place1{level, id})
+		return s.limitedSum(ix, room.Place{Level: level, ID: id})
 	}
 	return sum
 }
 
 // into places all roles into these domains, or nothing. A role for which the others left no room
 // goes first in the next try.
-func (s *search) into(domains []place1) bool {
+func (s *search) into(domains []room.Place) bool {
 	if len(s.wants) == 1 {
 		_, ok := s.attempt(s.wants, domains)
 		return ok
@@ -343,7 +337,7 @@ func (s *search) into(domains []place1) bool {
 
 // attempt places the roles in this order; if not all, nothing, and it says which failed. With more
 // than one role each is taken on the cluster, so that the next sees it.
-func (s *search) attempt(order []want, domains []place1) (failed int, ok bool) {
+func (s *search) attempt(order []want, domains []room.Place) (failed int, ok bool) {
 	mark := len(s.taken)
 	for i := range order {
 		w := &order[i]
@@ -363,10 +357,10 @@ func (s *search) attempt(order []want, domains []place1) (failed int, ok bool) {
 	return 0, true
 }
 
-func (s *search) pick(w *want, domains []place1) ([]pick, bool) {
+func (s *search) pick(w *want, domains []room.Place) ([]room.Pick, bool) {
 	sum := int64(0)
 	for _, d := range domains {
-		sum += w.ix.Room(d.level, d.id)
+		sum += w.ix.Room(d.Level, d.ID)
 	}
 	if sum < int64(w.count) {
 		return nil, false
@@ -377,27 +371,19 @@ func (s *search) pick(w *want, domains []place1) ([]pick, bool) {
 	case s.limited:
 		return s.flat(w, domains)
 	}
-	f := filler{ix: w.ix, t: s.t}
-	f.over(domains, w.count)
-	return f.picks, true
-}
-
-// pick is a number of replicas on one node.
-type pick struct {
-	at    int32
-	count int32
+	return w.ix.Fill(&s.t.Tree, func(zone int32) bool { return s.t.zones[zone].Degraded }, domains, w.count), true
 }
 
 // settle makes slots of picks, in topology order, so that neighbouring ranks are neighbours.
-func (s *search) settle(w *want, picks []pick, take bool) {
-	slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(a.at, b.at) })
+func (s *search) settle(w *want, picks []room.Pick, take bool) {
+	slices.SortFunc(picks, func(a, b room.Pick) int { return cmp.Compare(a.At, b.At) })
 	need := &s.w.Roles[w.role].Need
 	s.slots[w.role] = slices.Grow(s.slots[w.role], int(w.count))
 	for _, p := range picks {
-		n := s.t.nodes[p.at]
-		s.slots[w.role] = n.seat(s.slots[w.role], s.c.known.demand, &w.ix.Ask, int(p.count))
+		n := s.t.nodes[p.At]
+		s.slots[w.role] = n.seat(s.slots[w.role], s.c.known.demand, &w.ix.Ask, int(p.Count))
 		if s.inRack != nil {
-			s.inRack[s.t.rackOf(p.at)] += int(p.count)
+			s.inRack[s.t.rackOf(p.At)] += int(p.Count)
 		}
 	}
 	if !take {

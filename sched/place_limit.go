@@ -3,6 +3,8 @@ package sched
 import (
 	"cmp"
 	"slices"
+
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // rackID names a rack: in some zones they are the small domains, in others the large ones.
@@ -51,7 +53,7 @@ func (l *limits) use(at int32, count int) {
 
 // limitedSum is how many replicas a domain takes when racks and hosts bound them. Where both do at
 // once it may say too many; the attempt then finds out.
-func (s *search) limitedSum(ix *index, p place1) int64 {
+func (s *search) limitedSum(ix *index, p room.Place) int64 {
 	lo, hi := s.t.nodesOf(p)
 	byRack, byHost := int64(0), int64(0)
 	var inHost map[*host]int64
@@ -82,38 +84,37 @@ func (s *search) limitedSum(ix *index, p place1) int64 {
 
 // flat divides a role over all nodes of the domains under limits: the roomiest first until one
 // holds the rest.
-func (s *search) flat(w *want, domains []place1) ([]pick, bool) {
-	var list parts
+func (s *search) flat(w *want, domains []room.Place) ([]room.Pick, bool) {
+	list := w.ix.Parts(0)
 	l := s.limits()
 	for _, d := range domains {
-		bad := d.level == zonal && s.t.zones[d.id].Degraded
+		bad := d.Level == zonal && s.t.zones[d.ID].Degraded
 		lo, hi := s.t.nodesOf(d)
 		for at := lo; at < hi; at++ {
-			if room := l.left(at, int64(w.ix.Fits[at])); room > 0 {
-				list = append(list, part{place1{nodal, at}, room, bad})
+			if sum := l.left(at, int64(w.ix.Fits[at])); sum > 0 {
+				list.List = append(list.List, room.Part{Place: room.Place{Level: nodal, ID: at}, Sum: sum, Bad: bad})
 			}
 		}
 	}
-	list.heapify(w.ix)
-	var picks []pick
+	list.Order()
+	var picks []room.Pick
 	left := w.count
-	for left > 0 && len(list) > 0 {
-		top := &list[0]
-		room := l.left(top.id, top.sum)
+	for left > 0 && len(list.List) > 0 {
+		top := &list.List[0]
+		sum := l.left(top.ID, top.Sum)
 		switch {
-		case room == 0:
-			list = list.pop(w.ix)
-		case room >= int64(left):
-			for i := range list {
-				list[i].sum = l.left(list[i].id, list[i].sum)
+		case sum == 0:
+			list.Pop()
+		case sum >= int64(left):
+			for i := range list.List {
+				list.List[i].Sum = l.left(list.List[i].ID, list.List[i].Sum)
 			}
-			picks = append(picks, pick{list.tightest(w.ix, int64(left)).id, left})
-			return picks, true
+			return append(picks, room.Pick{At: list.Tightest(int64(left)).ID, Count: left}), true
 		default:
-			picks = append(picks, pick{top.id, int32(room)})
-			l.use(top.id, int(room))
-			left -= int32(room)
-			list = list.pop(w.ix)
+			picks = append(picks, room.Pick{At: top.ID, Count: int32(sum)})
+			l.use(top.ID, int(sum))
+			left -= int32(sum)
+			list.Pop()
 		}
 	}
 	return nil, false
@@ -137,7 +138,7 @@ func (s *search) spreadWithin(zones []*zone) bool {
 		return cmp.Or(cmp.Compare(a.most, b.most), cmp.Compare(b.sum, a.sum))
 	})
 	for _, c := range list {
-		if s.into([]place1{{zonal, int32(c.z.at)}}) {
+		if s.into([]room.Place{{Level: zonal, ID: int32(c.z.at)}}) {
 			return true
 		}
 	}
@@ -175,7 +176,7 @@ type spreadRack struct {
 
 // spread deals the replicas out one by one: to the rack with the fewest, there to the node with
 // the fewest.
-func (s *search) spread(w *want, domains []place1) ([]pick, bool) {
+func (s *search) spread(w *want, domains []room.Place) ([]room.Pick, bool) {
 	racks := s.racksOf(w, domains)
 	l := s.limits()
 	on := map[int32]int32{}
@@ -199,14 +200,14 @@ func (s *search) spread(w *want, domains []place1) ([]pick, bool) {
 		rack.left--
 		left--
 	}
-	picks := make([]pick, 0, len(order))
+	picks := make([]room.Pick, 0, len(order))
 	for _, at := range order {
-		picks = append(picks, pick{at, on[at]})
+		picks = append(picks, room.Pick{At: at, Count: on[at]})
 	}
 	return picks, true
 }
 
-func (s *search) racksOf(w *want, domains []place1) []spreadRack {
+func (s *search) racksOf(w *want, domains []room.Place) []spreadRack {
 	var racks []spreadRack
 	for _, d := range domains {
 		lo, hi := s.t.nodesOf(d)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // keeps is how many replicas of a role the loss of a zone has to leave: its least size where that
@@ -53,13 +55,13 @@ func (s *search) tooMany() bool {
 
 // apart deals the gang over these zones as evenly as there is room, none of them with more of a role
 // than may be lost. It places all of it or nothing.
-func (s *search) apart(set []place1) bool {
+func (s *search) apart(set []room.Place) bool {
 	all := slices.Clone(s.wants)
 	s.piecewise = true
 	defer func() { s.piecewise = false }()
 	zones := make([]*zone, len(set))
 	for i, p := range set {
-		zones[i] = s.t.zones[p.id]
+		zones[i] = s.t.zones[p.ID]
 	}
 	shares := make([][]int32, len(all)) // of each want, by zone
 	for i := range all {

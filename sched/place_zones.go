@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/api/v1/where"
+	"github.com/fermi-cluster/fermi/sched/room"
 )
 
 // Latency between zones: below Near a gang trains as in one zone; from Far on, synchronous
@@ -135,9 +136,9 @@ func (s *search) useful(zones []*zone) (out []*zone) {
 
 // sets are the smallest sets of near zones around each zone that take each role, the nearest
 // first. Not every such set: around n zones n are looked at.
-func (s *search) sets(zones []*zone, oneRegion bool) [][]place1 {
+func (s *search) sets(zones []*zone, oneRegion bool) [][]room.Place {
 	type candidate struct {
-		set     []place1
+		set     []room.Place
 		premium int64 // by what the gang weighs; 0 where it says nothing: the nearest are best
 		worst   time.Duration
 	}
@@ -156,9 +157,9 @@ func (s *search) sets(zones []*zone, oneRegion bool) [][]place1 {
 			c.premium = s.w.premium(set, dear, worst)
 		}
 		for _, z := range set {
-			c.set = append(c.set, place1{zonal, int32(z.at)})
+			c.set = append(c.set, room.Place{Level: zonal, ID: int32(z.at)})
 		}
-		slices.SortFunc(c.set, func(a, b place1) int { return cmp.Compare(a.id, b.id) })
+		slices.SortFunc(c.set, func(a, b room.Place) int { return cmp.Compare(a.ID, b.ID) })
 		if !slices.ContainsFunc(list, func(o candidate) bool { return slices.Equal(o.set, c.set) }) {
 			list = append(list, c)
 		}
@@ -166,7 +167,7 @@ func (s *search) sets(zones []*zone, oneRegion bool) [][]place1 {
 	slices.SortStableFunc(list, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.premium, b.premium), cmp.Compare(a.worst, b.worst), cmp.Compare(len(a.set), len(b.set)))
 	})
-	out := make([][]place1, 0, min(len(list), tries))
+	out := make([][]room.Place, 0, min(len(list), tries))
 	for _, c := range list[:min(len(list), tries)] {
 		out = append(out, c.set)
 	}

@@ -96,6 +96,7 @@ func (r *replay) choose(p *Pod) (node int, devices uint64, ok bool) {
 // shift puts (+1) a pod on a node, or takes it off.
 func (r *replay) shift(node int, devices uint64, a *pack.Ask, sign int) {
 	room := &r.rooms[node]
+	room.Standing += int64(sign)
 	room.CPU -= int64(sign) * a.CPU
 	room.Memory -= int64(sign) * a.Memory
 	for d := range room.Free {

@@ -17,7 +17,7 @@ var planner = []struct{ bench, title, text string }{
 	{"mind-backlog", "A long backlog", "A full cluster, and up to 100,000 tasks of many shapes that all could fit as soon as something ends. A turn of the planner must stay short, and who comes and fits must not wait " +
 		"for the others to be refused once more."},
 	{"mind-churn", "Small tasks that come and go", "Tasks of the published OpenB traces come at random and end. What is packed badly is paid for by the tasks of whole nodes, which are refused. Beside it: FGD and best fit. " +
-		"When things end is not in the score: told the exact lifetimes it refused less on one trace (0.59 for 0.82 % at 0.90) and more on another (1.10 for 1.01 %). " +
+		"The score knows how many stand on a node, not when they end: told the exact lifetimes it refused less on one trace (0.59 for 0.82 % at 0.90) and more on another (1.10 for 1.01 %). " +
 		"Try it: `fermi sim --scenario churn`."},
 	{"mind-topology", "Gangs and the tree of racks and leaves", "Gangs of 1 to 64 nodes come and go in a nearly full cluster. A gang whose nodes hang on one leaf switch is faster; one that waits for such a place is later. " +
 		"Try it: `fermi sim --scenario topology`."},

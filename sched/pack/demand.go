@@ -44,14 +44,17 @@ type Tuning struct {
 	// Refused is by how many thousandths a size weighs more for each thousandth of it that more often finds no room than all
 	// that comes: so room for it is kept until it finds some as often as the others.
 	Refused int64
+	// Waking is the price, in thousandths of a device, of each device of a node on which nothing stands when one comes to it,
+	// where nearly all that comes finds room and goes again. Where k stand already it is one k-plus-first of that: see wake.
+	Waking int64
 }
 
 // prices are those of what is left free, as of the last mix.
-type prices struct{ devices, cores int64 }
+type prices struct{ devices, cores, waking int64 }
 
 // Default is what NewDemand uses.
 func Default() Tuning {
-	return Tuning{Depth: 2300, Scarcest: 8, Fullness: 1250, CoreFullness: 500, Living: 1000, Refused: 1600}
+	return Tuning{Depth: 2300, Scarcest: 8, Fullness: 1250, CoreFullness: 500, Living: 1000, Refused: 1600, Waking: 60}
 }
 
 // kind is an ask, comparable.
@@ -178,19 +181,19 @@ func (d *Demand) refused(k *kind) int64 {
 	return max(0, min(1000*d.flow.taken/d.flow.asked-1000*s.taken/s.asked, mostRefused))
 }
 
-// life is by how much the prices of what is left free grow, in hundredths. A cluster that only fills, or
-// that has to refuse much, is best off with the worth of what is left. One in which all finds room and
-// goes again is best off with the fuller node: the emptier one will be empty soon.
-func (d *Demand) life() int64 {
+// life is how much all that comes finds room and goes again, in thousandths. A cluster that only fills, or that has to
+// refuse much, is best off with the worth of what is left. One in which all finds room and goes again is best off with
+// the fuller node: the emptier one will be empty soon. What is refused counts for 2 to the power of sharp as much.
+func (d *Demand) life(sharp int) int64 {
 	f := &d.flow
 	if f.asked <= 0 || f.taken <= 0 {
 		return 0
 	}
 	served := min(1000*f.taken/f.asked, 1000)
-	for range 3 { // to the power of eight: to refuse a tenth is much
+	for range sharp {
 		served = served * served / 1000
 	}
-	return d.tuning.Living * served / 1000 * min(1000*f.gone/f.taken, 1000) / 1000
+	return served * min(1000*f.gone/f.taken, 1000) / 1000
 }
 
 // forget halves every count, until there is room again.
@@ -237,8 +240,11 @@ func (d *Demand) Have(empty Room, n int) {
 func (d *Demand) publish() {
 	d.version++
 	d.moved = 0
-	living := d.life()
-	d.prices = prices{d.tuning.Fullness * (100 + living) / 100, d.tuning.CoreFullness * (100 + living) / 100}
+	living := d.tuning.Living * d.life(3) / 1000 // to refuse a tenth is much
+	d.prices = prices{
+		d.tuning.Fullness * (100 + living) / 100, d.tuning.CoreFullness * (100 + living) / 100,
+		d.tuning.Waking * d.life(5) / 1000, // to refuse a fortieth is much
+	}
 	d.named = d.names()
 	d.mixes = make([]mix, len(d.named)+1)
 	for k, n := range d.counts {

@@ -200,7 +200,7 @@ func (d *Demand) Score(r *Room, a *Ask) (score int64, devices uint64, ok bool) {
 			before = d.worth(r.CPU, r.Memory, levels(r, 0, 0, some[:0]))
 		}
 		left := levels(r, try, a.Share, some[:0])
-		s := d.worth(r.CPU-a.CPU, r.Memory-a.Memory, left) - before - d.fullness(r.CPU-a.CPU, left)
+		s := d.worth(r.CPU-a.CPU, r.Memory-a.Memory, left) - before - d.fullness(r.CPU-a.CPU, left) - d.wake(r)
 		if !ok || s > score {
 			score, devices, ok = s, try, true
 		}
@@ -215,4 +215,10 @@ func (d *Demand) fullness(cpu int64, free []level) int64 {
 		sum += int64(l.devices) * int64(l.free)
 	}
 	return one * fine * ((sum*d.prices.devices + min(cpu, 1<<30)/16*d.prices.cores) / 1000) / 1000
+}
+
+// wake is what one more costs that comes to a node beside those that stand there: the node is empty later. Of k that end at random
+// times the last ends after 1 + 1/2 + ... + 1/k of their usual time, so the first that comes costs most, and the next one half of it.
+func (d *Demand) wake(r *Room) int64 {
+	return one * fine * d.prices.waking * int64(len(r.Types)) / (max(r.Standing, 0) + 1)
 }

@@ -10,6 +10,7 @@ type Room struct {
 	CPU, Memory int64    // milli-cores, bytes
 	Types       []uint16 // type id of each device; shared, never changed
 	Free        []uint16 // thousandths left of each device, ≤ 1000
+	Standing    int64    // replicas that stand on it
 	WholeOnly   bool     // nothing holds a process to a part of a device here: none is shared
 }
 

@@ -264,6 +264,30 @@ func TestSizeThatFindsNoRoomIsSpared(t *testing.T) {
 	}
 }
 
+// TestNodeThatIsEmptySooner: where all finds room and goes again, of two nodes with the same room the one with more on it is
+// taken, which is not empty soon anyway; where nothing goes, both are as good.
+func TestNodeThatIsEmptySooner(t *testing.T) {
+	part := Ask{CPU: 1000, Devices: 1, Share: Whole / 2}
+	gain := func(goes bool) int64 {
+		d := NewDemand()
+		for range 2000 {
+			d.See(part)
+			d.Take(Whole / 2)
+			if goes {
+				d.Leave(Whole / 2)
+			}
+		}
+		few, many := room(96000, 1000, 1000, 1000, 500), room(96000, 1000, 1000, 1000, 500)
+		few.Standing, many.Standing = 1, 5
+		a, _ := score(t, d, many, part)
+		b, _ := score(t, d, few, part)
+		return a - b
+	}
+	if live, fill := gain(true), gain(false); live <= 0 || fill != 0 {
+		t.Fatalf("the node with more on it is better by %d where things go, %d where nothing does", live, fill)
+	}
+}
+
 func BenchmarkScore(b *testing.B) {
 	d := NewDemand()
 	for i := range 2000 {
