@@ -121,7 +121,7 @@ func TestLlama(t *testing.T) {
 	var asking sync.WaitGroup
 	for range 8 {
 		asking.Go(func() {
-			body := `{"model": "llama", "max_tokens": 400, "ignore_eos": true, "messages": [{"role": "user", "content": "go"}]}`
+			body := `{"model": "llama", "max_tokens": 100, "ignore_eos": true, "messages": [{"role": "user", "content": "go"}]}`
 			if status, answer, err := ask(t.Context(), http.MethodPost, w.gateway+"/v1/chat/completions", w.key, strings.NewReader(body)); err != nil || status != 200 {
 				t.Errorf("%d %s %v", status, answer, err)
 			}

@@ -128,7 +128,7 @@ exec "$0" "$@" --ts-config "$T" --model-store "$(dirname "$MODEL")" --models "$N
 		grpcScript: `exec "$0" "$@" --model_name="$NAME" --model_base_path="$AT" --port="$PORT" --rest_api_port="$SIDE"`,
 	},
 	{
-		Engine: EngineLlama, Program: []string{"llama-server"}, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"llamacpp:requests_deferred"}, []string{"llamacpp:kv_cache_usage_ratio"}}, fixed: []string{"--metrics", "--host", allAddresses},
+		Engine: EngineLlama, Program: []string{"llama-server"}, Verified: true, Health: "/health", Metrics: Gauges{prometheusMetrics, []string{"llamacpp:requests_deferred"}, []string{"llamacpp:kv_cache_usage_ratio"}}, fixed: []string{"--metrics", "--host", allAddresses},
 		asked: openAIChat, modelWords: modelWords{name: "--alias"}, script: `exec "$0" "$@" --model "$MODEL" --port "$PORT"`, words: map[string]string{optionBatch: "--parallel", optionLength: "--ctx-size"}, shares: true,
 	},
 	{

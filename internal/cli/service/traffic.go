@@ -191,6 +191,9 @@ func autoscale() *cobra.Command {
 			if off || high > 0 {
 				if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error {
 					if s.Autoscale = nil; off {
+						for i := range s.Zones { // bounds of what does not scale any more
+							s.Zones[i].MinReplicas, s.Zones[i].MaxReplicas = 0, 0
+						}
 						return nil
 					}
 					s.Autoscale = &serving.ServiceAutoscale{MinReplicas: low, MaxReplicas: high, Policy: serving.ScalePolicy{Window: api.Duration(window), Up: api.Duration(up), Down: api.Duration(down)}}
