@@ -50,10 +50,9 @@ func (m *model) drained(place string) (api.Outage, error) {
 	for i := range out.Items {
 		if len(out.Items[i].To) > 0 {
 			out.Move++
-		} else {
-			out.Wait++
 		}
 	}
+	out.Wait = len(out.Items) - out.Move
 	return out, nil
 }
 

@@ -55,8 +55,7 @@ func (s *seat) during(epoch store.Epoch, f func(m *model)) {
 
 // say writes remarks of a model down.
 func say(log *slog.Logger, list []remark) {
-	levels := map[weight]slog.Level{passing: slog.LevelDebug, worse: slog.LevelWarn, grave: slog.LevelError}
 	for _, one := range list {
-		log.Log(context.Background(), levels[one.weight], one.text, one.about...)
+		log.Log(context.Background(), slog.Level(one.weight), one.text, one.about...)
 	}
 }

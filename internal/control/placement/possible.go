@@ -37,8 +37,7 @@ func (p *Possible) judge(t api.Work) error {
 func (p *Possible) hasUnused(t api.Work) (api.Node, bool) {
 	rules := t.Workload().Wish.Zones
 	for _, name := range slices.Sorted(maps.Keys(p.unused)) {
-		n := p.unused[name]
-		if rules == nil || (len(rules.Allow) == 0 || slices.Contains(rules.Allow, n.Spec.Zone)) && !slices.Contains(rules.Deny, n.Spec.Zone) {
+		if n := p.unused[name]; rules == nil || (len(rules.Allow) == 0 || slices.Contains(rules.Allow, n.Spec.Zone)) && !slices.Contains(rules.Deny, n.Spec.Zone) {
 			return n, true
 		}
 	}

@@ -2,18 +2,15 @@ package placement
 
 // remark is something that the model noticed and that people should hear of.
 type remark struct {
-	weight weight
+	weight int // a slog.Level
 	text   string
 	about  []any // names and values, in turn
 }
 
-// weight is who should hear of it.
-type weight int
-
 const (
-	passing weight = iota // who looks closely
-	worse                 // it goes on, but not as it should
-	grave                 // somebody must act
+	passing = -4 // for who looks closely
+	worse   = 4  // it goes on, but not as it should
+	grave   = 8  // somebody must act
 )
 
 // remarks are those that were not said yet. The model only notes them; its owner takes and says them.
@@ -25,7 +22,7 @@ type remarks struct {
 // maxRemarks are kept until they are taken: an owner that starts may meet one for each object.
 const maxRemarks = 1000
 
-func (r *remarks) note(w weight, text string, about ...any) {
+func (r *remarks) note(w int, text string, about ...any) {
 	if len(r.list) >= maxRemarks {
 		r.more++
 		return
