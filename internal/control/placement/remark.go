@@ -31,9 +31,8 @@ func (r *remarks) note(w int, text string, about ...any) {
 }
 
 // take gives what was not said yet, once.
-func (r *remarks) take() []remark {
-	out := r.list
-	if r.more > 0 {
+func (r *remarks) take() (out []remark) {
+	if out = r.list; r.more > 0 {
 		out = append(out, remark{worse, "more was noticed than is kept", []any{"count", r.more}})
 	}
 	*r = remarks{}
