@@ -55,11 +55,22 @@ func (e *DevEnvironment) HomeName() string {
 
 // OwnerOfHome is the id of whose home has this name.
 func OwnerOfHome(name string) string {
-	id, count, marked := strings.Cut(name, moveMark)
-	if _, err := strconv.Atoi(count); !marked || err != nil {
-		return name
-	}
+	id, _ := splitHome(name)
 	return id
+}
+
+// splitHome is the id of whose home has this name, and the number of the move that made it. An id has a '-' of its own, and letters behind it that may
+// look like the mark.
+func splitHome(name string) (id string, count int) {
+	i := strings.LastIndex(name, moveMark)
+	if i < 0 || !strings.Contains(name[:i], "-") {
+		return name, 0
+	}
+	count, err := strconv.Atoi(name[i+len(moveMark):])
+	if err != nil {
+		return name, 0
+	}
+	return name[:i], count
 }
 
 // Homes are all that may be somewhere, the one that counts first.
@@ -214,8 +225,7 @@ func (x Moves) Return(next *DevEnvironment, now time.Time) {
 	m.Message = fault.T("Its home was not moved to %[1]s: %[2]s It is where it was, %[4]s, with everything in it: fermi env start %[5]s.", "主目录未能迁移到 %[1]s：%[3]s主目录仍在原处 %[4]s，内容完整：fermi env start %[5]s。",
 		x.to(x.Of.Spec.Move.HomeTo), next.Status.Message.EN, next.Status.Message.ZH, x.to(HomeTo{m.From.Node, m.From.Zone}), x.Of.Meta.Name)
 	next.Status.Moved = &m
-	_, count, _ := strings.Cut(m.From.Home, moveMark)
-	next.Status.HomeCount, _ = strconv.Atoi(count) // none: the first
+	_, next.Status.HomeCount = splitHome(m.From.Home)
 	next.Status.Home, next.Status.Zones = m.From.Node, []string{m.From.Zone}
 	if next.Spec.Zone != "" {
 		next.Spec.Zone = m.From.Zone

@@ -202,10 +202,12 @@ func TestMayMove(t *testing.T) {
 // TestHomeNames: a home's name leads back to who owns it.
 func TestHomeNames(t *testing.T) {
 	e := stoppedAt()
-	for _, n := range []int{0, 1, 12} {
-		e.Status.HomeCount = n
-		if name := e.HomeName(); kind.OwnerOfHome(name) != e.Meta.ID || !api.IsName(name) {
-			t.Error(name)
+	for _, id := range []string{e.Meta.ID, "env-m0123456789abcdefghj", "env-m1", "env-m12345678901234567890"} { // some look like the mark
+		for _, n := range []int{0, 1, 12} {
+			e.Meta.ID, e.Status.HomeCount = id, n
+			if name := e.HomeName(); kind.OwnerOfHome(name) != id || !api.IsName(name) {
+				t.Errorf("%s is said to be of %s", name, kind.OwnerOfHome(name))
+			}
 		}
 	}
 }
