@@ -336,7 +336,7 @@ func (p *part) assemble() (err error) {
 	})
 	p.crew.Assemble(work.Config{
 		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes, Print: p.logs.Append,
-		UID: p.ground.uid, Folders: p.ground.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8, DropHome: p.pods.dropHome, Output: kinds.ReadOutput(p.blob),
+		UID: p.ground.uid, Folders: p.ground.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8, DropHome: p.pods.dropHome(p.hosts.Erase), Output: kinds.ReadOutput(p.blob),
 	}, cfg.Envs, far(p.hosts.Road()))
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,

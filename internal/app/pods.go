@@ -212,20 +212,15 @@ func (p *pods) desk() *exchange.Desk {
 	}
 }
 
-// dropHome deletes the home of an environment wherever it was kept.
-func (p *pods) dropHome(ctx context.Context, id string) error {
-	if len(p.clusters) > 0 {
-		work, err := p.others.workByID(ctx, id)
-		if err != nil {
-			return err
-		}
-		for _, zone := range work.Workload().Ran.Zones {
-			if c := p.clusters[zone]; c != nil {
-				if err := c.DropHome(ctx, id); err != nil {
-					return err
-				}
+// dropHome deletes the home of a name wherever it was kept; machines has it deleted on those that joined.
+func (p *pods) dropHome(machines func(name string)) func(ctx context.Context, name, zone string) error {
+	return func(ctx context.Context, name, zone string) error {
+		machines(name) // one that is away hears of it when it is back
+		if c := p.clusters[zone]; c != nil {
+			if err := c.DropHome(ctx, name); err != nil {
+				return err
 			}
 		}
+		return homes(p.cfg).Drop(ctx, name)
 	}
-	return homes(p.cfg).Drop(ctx, id)
 }

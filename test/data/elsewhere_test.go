@@ -75,7 +75,10 @@ func TestFolders(t *testing.T) {
 	if got := w.fermi("data", "ls", "all", "faces"); !strings.Contains(got, "names.txt") {
 		t.Errorf("%s", got)
 	}
-	w.refused(w.lab, "lie elsewhere", "data", "cat", "all", "faces/names.txt")
+	if got := w.fermi("data", "cat", "all", "faces/names.txt"); !strings.HasSuffix(got, "\nann\n") || !strings.Contains(got, "lie elsewhere") {
+		t.Errorf("read where it lies: %q", got)
+	}
+	w.refused(w.lab, "nothing.txt", "data", "cat", "all", "faces/nothing.txt")
 	out, err := w.reads("all", "cat $FERMI_DATASET_ALL/faces/names.txt /data/all/faces/names.txt; touch /data/all/x")
 	if err == nil || strings.Count(out, "ann\n") != 2 || !strings.Contains(out, "Read-only") {
 		t.Errorf("%v\n%s", err, out)
@@ -84,6 +87,7 @@ func TestFolders(t *testing.T) {
 	if out, err := w.reads("all@1", "echo started"); err == nil || strings.Contains(out, "\nstarted\n") || !strings.Contains(out, "faces/names.txt has 8 bytes, not 4") || !strings.Contains(out, "all@1") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	w.refused(w.lab, "faces/names.txt has 8 bytes, not 4", "data", "cat", "all@1", "faces/names.txt")
 	if out := w.fermi("data", "import", "all", "--folder", "pool", "--reference"); !strings.HasSuffix(out, "all@2\n") {
 		t.Errorf("%s", out)
 	}

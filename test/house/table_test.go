@@ -156,8 +156,9 @@ var table = []row{
 		"internal/server/archive", "internal/server/objects", "internal/server/report", "internal/server/stream", "internal/server/train", "internal/server/work",
 	})},
 	{"5 server, datasets and models", []string{"internal/server/asset"}, join(below4, serverKernel, []string{
-		"internal/asset", "internal/server/audit", "internal/server/objects", "internal/server/stream", "internal/server/tenant",
+		"internal/asset", "internal/server/audit", "internal/server/objects", "internal/server/parquet", "internal/server/stream", "internal/server/tenant",
 	})},
+	{"5 server, Parquet files", []string{"internal/server/parquet"}, nil},
 	{"5 server, terminals", []string{"internal/server/terminal"}, join(below4, serverKernel, []string{
 		"internal/link/talk/...", "internal/server/audit", "internal/server/objects", "internal/server/stream",
 	})},

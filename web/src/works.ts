@@ -34,8 +34,15 @@ function isDue(e: Environment): boolean {
 /** Whether a snapshot of its home is being made: nothing else of it runs. */
 export const isSaving = (e: Environment) => e.status?.snapshot?.running === true;
 
+/** Whether its home is on its way to another place. */
+export function isMoving(e: Environment): boolean {
+  const asked = (e.spec.move?.count ?? 0) > (e.status?.moved?.count ?? 0);
+  return asked || (e.status?.moved?.running === true && !ended.includes(e.status?.phase ?? ""));
+}
+
 export function environmentStanding(e: Environment): Standing {
   if (e.metadata.deletedAt) return { word: "work.deleting", hue: "gray" };
+  if (isMoving(e)) return { word: "env.state.Moving", hue: "teal" };
   if (isSaving(e)) return { word: "env.state.Saving", hue: "teal" };
   if (isDue(e)) return pending;
   if (e.spec.stop && !ended.includes(e.status?.phase ?? "")) return { word: "work.stopping", hue: "gray" };

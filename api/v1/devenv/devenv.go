@@ -100,6 +100,8 @@ type Asked struct {
 	Resets int `json:"resets,omitempty" minimum:"0" doc:"Counts the calls of reset; where it has grown, what was written over the image is thrown away before the next start."`
 	// Snapshots is written by the verb snapshot, and by stop while one is being made.
 	Snapshots int `json:"snapshots,omitempty" minimum:"0" doc:"Counts the calls of snapshot; larger than it was, its home is kept as a version of a dataset while it is stopped; smaller, the one that is being made is given up."`
+	// Move is written by the verb move, and by stop before it has begun.
+	Move *HomeMove `json:"move,omitempty" doc:"Written by move: where its home shall be."`
 }
 
 // Idle is when nobody works in an environment any more.
@@ -238,8 +240,8 @@ func (e *DevEnvironment) role() api.Role {
 func (e *DevEnvironment) Workload() api.Workload {
 	w := api.Workload{
 		Kind: Kind, Meta: &e.Meta, Queue: e.Spec.Queue, Priority: api.DefaultPriority(Kind), Roles: []api.Role{e.role()}, Stop: e.Spec.Stop || e.Meta.DeletedAt != nil,
-		Program: api.Program{Credentials: e.Spec.Credentials, Needs: mount.Needs{Lists: e.Spec.Lists, Clones: e.clones(), Volumes: e.Spec.Volumes, Home: e.Spec.From}},
-		Wish:    api.Wish{Fixed: true, Node: e.Status.Home}, Host: lending.Terms{Lends: true, Private: !e.Spec.Shared, Home: e.Meta.ID},
+		Program: api.Program{Credentials: e.Spec.Credentials, Needs: mount.Needs{Lists: e.Spec.Lists, Clones: e.clones(), Volumes: e.Spec.Volumes, Home: e.Begins()}},
+		Wish:    api.Wish{Fixed: true, Node: e.Status.Home}, Host: lending.Terms{Lends: true, Private: !e.Spec.Shared, Home: e.HomeName()},
 	}
 	if e.Saves() { // it does that, and nothing else
 		w.Roles, w.Program, w.Host.Lends = []api.Role{Snapshots{e}.role()}, api.Program{}, false

@@ -12,6 +12,9 @@ import (
 type HomeState struct {
 	Filled   bool      `json:"filled,omitempty" doc:"Its home has what spec.from names."`
 	Snapshot *Snapshot `json:"snapshot,omitempty" doc:"The last snapshot of its home."`
+	// HomeCount is the number of the move that made its home; 0: it was never moved.
+	HomeCount int        `json:"homeCount,omitempty" doc:"Which move made its home; absent: it is the first one."`
+	Moved     *HomeMoved `json:"moved,omitempty" doc:"What became of the newest move of its home."`
 }
 
 // Snapshot is one of a home: a version of a dataset that its owner alone sees, where its environment is not shared.
@@ -135,7 +138,7 @@ func (x Snapshots) Leave() bool {
 func (x Snapshots) Begin() Status {
 	e := x.Of
 	was := &e.Status
-	next := Status{Schedule: was.Schedule, Lent: was.Lent, HomeState: HomeState{Filled: was.Filled}}
+	next := Status{Schedule: was.Schedule, Lent: was.Lent, HomeState: was.HomeState}
 	next.Phase, next.Reason, next.Message = api.PhasePending, "SnapshotRequested", fault.T("Waiting for a place where its home can be read.", "等待可读取其主目录的位置。")
 	next.Attempt, next.Zones, next.Starts, next.Home = was.Attempt, was.Zones, was.Starts, was.Home
 	next.Snapshot = &Snapshot{Count: e.Spec.Snapshots, Running: true, Dataset: SnapshotsOf(e)}

@@ -18,7 +18,7 @@ type Need struct {
 
 // Runs says that it runs, or waits to.
 func (e *DevEnvironment) Runs() bool {
-	return !e.Spec.Stop && e.Meta.DeletedAt == nil && (!e.Status.Phase.Finished() || e.IsDue())
+	return e.Meta.DeletedAt == nil && (Moves{e}).Asked() || !e.Spec.Stop && e.Meta.DeletedAt == nil && (!e.Status.Phase.Finished() || e.IsDue())
 }
 
 // Needs is what e takes.

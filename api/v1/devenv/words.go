@@ -16,6 +16,8 @@ func StateText(e *DevEnvironment) fault.Text {
 	switch {
 	case e.Meta.DeletedAt != nil:
 		return fault.T("Deleting", "删除中")
+	case (Moves{e}).Asked(), (Moves{e}).Filling() && !e.Status.Phase.Finished():
+		return fault.T("Moving", "迁移中")
 	case e.Saves():
 		return fault.T("Saving its home", "正在保存主目录")
 	case e.Spec.Stop && !e.Status.Phase.Finished():

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -220,15 +221,17 @@ func (h *Hosts) expected(ctx context.Context) ([]engine.Observation, error) {
 	return out, nil
 }
 
-// homeless are those of these owners of homes that are in the store no more.
+// homeless are those of these homes that nobody needs: their owner is in the store no more, or has another home.
 func (h *Hosts) homeless(ctx context.Context, owners []string) (out []string, err error) {
 	now, err := h.cfg.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range owners {
-		switch _, err := store.WorkByID(ctx, h.cfg.Store, id, now); {
-		case fault.Is(err, fault.NotFound):
+		o, err := store.WorkByID(ctx, h.cfg.Store, devenv.OwnerOfHome(id), now)
+		e, is := o.(*devenv.DevEnvironment)
+		switch {
+		case fault.Is(err, fault.NotFound), is && !(devenv.Moves{Of: e}).Keeps(id):
 			out = append(out, id)
 		case err != nil:
 			return nil, err

@@ -3,10 +3,12 @@ package hosts
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/api/v1/joined"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -93,4 +95,25 @@ func TestBadJoins(t *testing.T) {
 	}
 	h.epoch.Store(nil)
 	refused("a server that does not lead", "NotLeading", join(second, "box3", "m3", none))
+}
+
+// TestHomeless: a machine that comes back deletes homes whose owner is gone or has another one, and keeps both of an environment that is being moved.
+func TestHomeless(t *testing.T) {
+	api.Register(devenv.Row)
+	st, ctx := storetest.Open(t), t.Context()
+	h := New(Config{Store: st, Events: nobody{}, Log: slog.New(slog.DiscardHandler)})
+	var all []store.Op
+	for id, state := range map[string]devenv.HomeState{
+		"env-still": {}, "env-moved": {HomeCount: 2, Moved: &devenv.HomeMoved{Count: 2, Left: &devenv.HomePlace{Home: "env-moved"}}},
+		"env-going": {HomeCount: 1, Moved: &devenv.HomeMoved{Count: 1, Running: true, From: devenv.HomePlace{Home: "env-going"}}},
+	} {
+		all = append(all, store.Create(&devenv.DevEnvironment{Meta: api.Meta{ID: id, Name: id[4:], Project: "lab"}, Status: devenv.Status{HomeState: state}}))
+	}
+	if _, err := st.Commit(ctx, store.Txn{Ops: all}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.homeless(ctx, []string{"env-still", "env-still-m1", "env-moved", "env-moved-m1", "env-moved-m2", "env-going", "env-going-m1", "env-gone", "env-gone-m3"})
+	if want := []string{"env-still-m1", "env-moved", "env-moved-m1", "env-gone", "env-gone-m3"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; not %v", got, err, want)
+	}
 }

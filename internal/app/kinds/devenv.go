@@ -40,7 +40,7 @@ var environments = Work{
 		Change:  changeEnvironment,
 		Private: true,
 		InUse:   func(o api.Work) string { return o.(*devenv.DevEnvironment).Status.InUseBy },
-		Verbs:   []server.WorkVerb{startEnvironment, stopEnvironment, resetEnvironment, keepEnvironment, snapshotEnvironment},
+		Verbs:   []server.WorkVerb{startEnvironment, stopEnvironment, resetEnvironment, keepEnvironment, snapshotEnvironment, moveEnvironment},
 		Example: map[string]any{"metadata": map[string]any{"name": "lab"}, "spec": map[string]any{"type": "notebook"}},
 	},
 	New: func(cfg work.Config, policy devenv.Policy) work.Keeper { return control.New(cfg, policy) },
@@ -53,6 +53,9 @@ var (
 		Reason: "StartRequested", Event: fault.T("A start was asked for.", "已请求启动。"),
 		Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
 			e := o.(*devenv.DevEnvironment)
+			if (devenv.Moves{Of: e}).Asked() {
+				return fault.T("The environment is being moved; it starts when its home is there", "环境正在迁移，主目录就绪后启动"), false
+			}
 			if !e.Spec.Stop && (!e.Status.Phase.Finished() && !e.Saves() || e.IsDue()) {
 				return fault.T("The environment runs or is being started already", "环境已在运行或正在启动"), false
 			}
@@ -69,6 +72,9 @@ var (
 		Reason: "StopRequested", Event: fault.T("A stop was asked for.", "已请求停止。"),
 		Do: func(o api.Work, _ time.Time) (fault.Text, bool) {
 			e := o.(*devenv.DevEnvironment)
+			if (devenv.Moves{Of: e}).Leave() {
+				return fault.T("The move is given up; its home stays where it is", "已取消迁移，主目录保持原处"), true
+			}
 			if (devenv.Snapshots{Of: e}).Leave() {
 				e.Spec.Stop = true
 				return fault.T("The snapshot of its home is given up", "正在取消主目录快照"), true
@@ -126,7 +132,7 @@ func changeEnvironment(next, current, given api.Work) error {
 		n.Spec.Queue = c.Spec.Queue
 	}
 	if c.Status.Attempt > 0 && n.Spec.Zone != c.Spec.Zone && n.Spec.Zone != "" && (len(c.Status.Zones) != 1 || n.Spec.Zone != c.Status.Zones[0]) {
-		return immutable("spec.zone", fault.T("Its home is in zone %s; an environment stays there.", "其主目录位于可用区 %s，环境不能迁移到其他可用区。", c.Status.Zones))
+		return immutable("spec.zone", fault.T("Its home is in zone %[1]s; it goes elsewhere with: fermi env move %[2]s --zone %[3]s.", "其主目录位于可用区 %[1]s；如需迁移：fermi env move %[2]s --zone %[3]s。", c.Status.Zones, c.Meta.Name, n.Spec.Zone))
 	}
 	if c.Status.Phase.Finished() {
 		return nil

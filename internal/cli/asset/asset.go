@@ -431,6 +431,8 @@ func (v verbs) ls() *cobra.Command {
 func (v verbs) cat() *cobra.Command {
 	return &cobra.Command{
 		Use: "cat NAME[@VERSION] FILE", Short: cli.Both("Write the bytes of a file", "输出文件内容"), Args: cobra.ExactArgs(2),
+		Long: cli.Both("Write the bytes of a file. Where the version is a list of what lies elsewhere, a task of yours reads the file there, once the source was held against the list.",
+			"输出文件内容。对于引用版本，由您的任务在数据所在处读取，读取前会核对来源是否与清单一致。"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := v.dial(cmd)
 			if err != nil {
@@ -438,6 +440,9 @@ func (v verbs) cat() *cobra.Command {
 			}
 			name, version := split(args[0])
 			in, err := w.of(name).Open(cmd.Context(), version, args[1], 0)
+			if fault.ReasonOf(err) == "ByReference" {
+				return w.catThere(cmd.Context(), name, version, args[1])
+			}
 			if err != nil {
 				return err
 			}

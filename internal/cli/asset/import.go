@@ -156,7 +156,19 @@ func (w *where) inTask(ctx context.Context, name string, v verbs, from *asset.So
 		return nil
 	}
 	w.Say("task %s reads it; its log:", "由任务 %s 读取，日志：", made.Meta.Name)
-	err = client.LogsOf(ctx, w.Client, api.KindTrainingTask, made.Meta.Project, made.Meta.Name, client.LogOptions{Follow: true}, func(l client.LogLine) error {
+	if err := w.follow(ctx, made); err != nil {
+		return err
+	}
+	x, err := w.of(name).Version(ctx, asset.Latest)
+	if err == nil {
+		fmt.Fprintf(w.Cmd.OutOrStdout(), "%s@%d\n", name, x.Spec.Number)
+	}
+	return err
+}
+
+// follow shows the log of a task until it has ended, which must be well.
+func (w *where) follow(ctx context.Context, made *api.TrainingTask) error {
+	err := client.LogsOf(ctx, w.Client, api.KindTrainingTask, made.Meta.Project, made.Meta.Name, client.LogOptions{Follow: true}, func(l client.LogLine) error {
 		fmt.Fprintln(w.Cmd.ErrOrStderr(), fault.Unpack(l.Text).In(w.Lang))
 		return nil
 	})
@@ -176,11 +188,7 @@ func (w *where) inTask(ctx context.Context, name string, v verbs, from *asset.So
 	if made.Status.Phase != api.PhaseCompleted {
 		return fault.New(fault.Conflict, made.Status.Reason, made.Status.Message)
 	}
-	x, err := w.of(name).Version(ctx, asset.Latest)
-	if err == nil {
-		fmt.Fprintf(w.Cmd.OutOrStdout(), "%s@%d\n", name, x.Spec.Number)
-	}
-	return err
+	return nil
 }
 
 // readHere reads it in this process.

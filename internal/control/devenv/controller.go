@@ -7,7 +7,9 @@ import (
 	kind "github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/quota"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // New makes the controller of environments of what all controllers have, and of what their operator says.
@@ -21,10 +23,18 @@ func New(cfg work.Config, policy kind.Policy) *work.Controller {
 			return list, err
 		}, User: policy.User,
 	}
-	cfg.Rules = &rules{policy: policy, watch: newWatch(cfg.Hub, policy, room, cfg.Store)}
+	cfg.Rules = &rules{policy: policy, watch: newWatch(cfg.Hub, policy, room, cfg.Store, cfg.DropHome)}
 	cfg.EraseBytes = func(ctx context.Context, id string) error {
-		if err := cfg.DropHome(ctx, id); err != nil {
+		o, err := store.WorkByID(ctx, cfg.Store, id, 0)
+		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
+		}
+		if e, is := o.(*kind.DevEnvironment); is {
+			for _, home := range (kind.Moves{Of: e}).Homes() {
+				if err := cfg.DropHome(ctx, home.Home, home.Zone); err != nil {
+					return err
+				}
+			}
 		}
 		return erase(ctx, id)
 	}
@@ -42,8 +52,8 @@ func (*rules) Kind() api.Kind { return kind.Kind }
 // Fill names the home: it is the environment's, not the replica's. It may hold what quotas count it as.
 func (*rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
 	e := w.(*kind.DevEnvironment)
-	r.Home, r.HomeLimit, r.Resets = e.Meta.ID, kind.Needs(e).Storage, e.Spec.Resets
-	if e.Spec.From != nil && !e.Status.Filled && !e.Saves() {
-		r.HomeFrom = e.Spec.From
+	r.Home, r.HomeLimit, r.Resets = e.HomeName(), kind.Needs(e).Storage, e.Spec.Resets
+	if !e.Saves() {
+		r.HomeFrom = e.Begins()
 	}
 }

@@ -17,7 +17,7 @@ func (r *rules) Decide(s *work.Seen, now time.Time) work.Plan { return decide(s,
 
 func decide(s *work.Seen, policy kind.Policy, now time.Time) work.Plan {
 	e := s.Work.(*kind.DevEnvironment)
-	if (e.IsDue() || (kind.Snapshots{Of: e}).Due()) && s.Placement == nil && len(s.Others) == 0 {
+	if (e.IsDue() || (kind.Snapshots{Of: e}).Due() || (kind.Moves{Of: e}).Due()) && s.Placement == nil && len(s.Others) == 0 {
 		if wait := ending(s, now); wait > 0 {
 			return work.Plan{Wake: wait, End: names(s.Given)}
 		}
@@ -25,6 +25,9 @@ func decide(s *work.Seen, policy kind.Policy, now time.Time) work.Plan {
 			next := *e
 			next.Status = (kind.Snapshots{Of: e}).Begin()
 			return work.Plan{Next: &next}
+		}
+		if (kind.Moves{Of: e}).Due() {
+			return moving(s, e, now)
 		}
 		return started(s, e)
 	}
@@ -73,6 +76,9 @@ func decide(s *work.Seen, policy kind.Policy, now time.Time) work.Plan {
 	next.Status.Status = status
 	if status.Phase == api.PhaseRunning && e.Spec.From != nil && !e.Status.Filled {
 		next.Status.Filled, changed = true, true
+	}
+	if move(s, e, &next, &plan, now) {
+		changed = true
 	}
 	clocked := schedule(s, &next, &plan, now)
 	trained := lend(s, &next, now)

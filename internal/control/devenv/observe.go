@@ -59,6 +59,7 @@ type watch struct {
 	policy kind.Policy
 	room   quota.Environments
 	store  store.ReadWriter
+	drop   func(ctx context.Context, name, zone string) error
 
 	mu    sync.Mutex
 	known map[string]table // by id
@@ -70,8 +71,8 @@ type table struct {
 	attempt int
 }
 
-func newWatch(hub Asker, p kind.Policy, room quota.Environments, s store.ReadWriter) *watch {
-	return &watch{hub: hub, policy: p, room: room, store: s, known: map[string]table{}}
+func newWatch(hub Asker, p kind.Policy, room quota.Environments, s store.ReadWriter, drop func(ctx context.Context, name, zone string) error) *watch {
+	return &watch{hub: hub, policy: p, room: room, store: s, drop: drop, known: map[string]table{}}
 }
 
 // Look asks for the signals of an environment that may be idle.
@@ -80,6 +81,7 @@ func (w *watch) Look(ctx context.Context, s *work.Seen, now time.Time) {
 	if begins := begun(e, now); begins != nil {
 		s.NoRoom = w.room.Begin(ctx, begins, kind.Needs(begins))
 	}
+	w.move(ctx, s, e)
 	if e.Saves() && len(s.Members) == 1 && s.Members[0].Known.State == engine.StateDone {
 		s.Made = w.made(ctx, e)
 	}
@@ -147,4 +149,19 @@ func (w *watch) made(ctx context.Context, e *kind.DevEnvironment) api.Object {
 		return nil
 	}
 	return o
+}
+
+// move brings what a turn about a move needs: the version that the new home begins with, and that a home which nobody needs is gone. Names of homes
+// are never used again, so that a leader which slept deletes nothing that is in use.
+func (w *watch) move(ctx context.Context, s *work.Seen, e *kind.DevEnvironment) {
+	m := kind.Moves{Of: e}
+	if snap := e.Status.Snapshot; m.Due() && snap != nil && snap.Version > 0 {
+		o, err := w.store.Get(ctx, api.Key{Kind: asset.VersionKind, Project: e.Meta.Project, Name: asset.VersionName(asset.DatasetKind, snap.Dataset, snap.Version)}, 0)
+		if err == nil && o.GetMeta().Owner == e.Meta.Owner {
+			s.Made = o
+		}
+	}
+	if moved := e.Status.Moved; moved != nil && moved.Left != nil && !m.Keeps(moved.Left.Home) {
+		s.Dropped = w.drop(ctx, moved.Left.Home, moved.Left.Zone) == nil
+	}
 }

@@ -71,7 +71,7 @@ func TestIdle(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := running(now)
 	l := &launcher{table: activity.Table{At: now, Since: now}}
-	r := &rules{watch: newWatch(l, kind.Policy{}, quota.Environments{}, nil)}
+	r := &rules{watch: newWatch(l, kind.Policy{}, quota.Environments{}, nil, nil)}
 	at := func(minutes int) (time.Time, work.Plan) {
 		then := now.Add(time.Duration(minutes) * time.Minute)
 		l.table.At = then
@@ -116,7 +116,7 @@ func TestUnheard(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := running(now)
 	l := &launcher{table: activity.Table{At: now, Since: now}}
-	r := &rules{watch: newWatch(l, kind.Policy{}, quota.Environments{}, nil)}
+	r := &rules{watch: newWatch(l, kind.Policy{}, quota.Environments{}, nil, nil)}
 	turn(s, r, now)
 	for name, spoil := range map[string]func(){
 		"silent":         func() { l.err = fault.New(fault.Unavailable, "NotAttached", fault.T("no", "否")) },
@@ -154,7 +154,7 @@ func TestSchedule(t *testing.T) {
 			return nil, fault.New(fault.NotFound, "NotFound", fault.T("", ""))
 		},
 		List: func(context.Context) ([]api.Object, error) { return nil, nil },
-	}, nil)}
+	}, nil, nil)}
 	if p := turn(s, r, now); p.Next == nil || s.View.Stop || p.Wake != 9*time.Hour {
 		t.Fatalf("when it is set: %+v", p)
 	}

@@ -85,8 +85,8 @@ type Config struct {
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// Folders are the names of the machines' folders that a project was granted; nil: none.
 	Folders func(ctx context.Context, project string) ([]string, error)
-	// DropHome deletes the home that an owner's replicas had, by the owner's id; none is fine.
-	DropHome func(ctx context.Context, id string) error
+	// DropHome deletes the home of this name, that replicas in this zone had; none is fine.
+	DropHome func(ctx context.Context, name, zone string) error
 	// Output reads a file that a replica left, of so many bytes at most, once it has handed over. Fault NotFound: it left none.
 	Output func(ctx context.Context, replica engine.Name, file string, most int64) ([]byte, error)
 	// ArchiveAfter is how long what is finished stays in the store.

@@ -26,6 +26,7 @@ type Seen struct {
 	Guest   string     // the task that runs inside it; "": none
 	NoRoom  error      // why a start that is due by itself may not be
 	Made    api.Object // what an errand of it was to make, once it has ended; nil: nothing
+	Dropped bool       // a home that nobody needed any more is gone
 	Given   []GivenUp  // of whatever attempt; as members they have ended, and they are none of Others
 	// Pinned: it has something of its own where it runs. A launcher that says nothing is not given up for it.
 	Pinned bool

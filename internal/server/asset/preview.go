@@ -17,6 +17,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/asset"
+	"github.com/fermi-cluster/fermi/internal/server/parquet"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
@@ -78,6 +79,9 @@ func previewOf(r io.ReadSeeker, f asset.File) (AssetPreview, error) {
 	if shown, err := picture(r, head, f.Size, &out); shown || err != nil {
 		return out, err
 	}
+	if parquet.Is(head) && columnar(r, f.Size, &out) {
+		return out, nil
+	}
 	cut := int64(len(head)) < f.Size
 	comma := map[string]rune{".csv": ',', ".tsv": '\t'}[strings.ToLower(path.Ext(f.Path))]
 	if comma != 0 && table(head, comma, cut, &out) {
@@ -123,6 +127,24 @@ func picture(r io.ReadSeeker, head []byte, size int64, out *AssetPreview) (bool,
 	raw, err := io.ReadAll(io.LimitReader(r, maxPicture))
 	out.Image = base64.StdEncoding.EncodeToString(raw)
 	return true, err
+}
+
+// columnar shows the first rows of a Parquet file. One that is damaged is bytes; a reader that failed says so itself.
+func columnar(r io.ReadSeeker, size int64, out *AssetPreview) bool {
+	t, err := parquet.Head(r, size, maxRows, maxColumns)
+	if err != nil {
+		return false
+	}
+	for i := range t.Columns {
+		t.Columns[i] = clipCell(t.Columns[i])
+	}
+	for _, row := range t.Rows {
+		for i := range row {
+			row[i] = clipCell(row[i])
+		}
+	}
+	out.Kind, out.Columns, out.Rows, out.Cut = "table", t.Columns, t.Rows, t.Cut
+	return true
 }
 
 // table shows the first rows of a text in columns.

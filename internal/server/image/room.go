@@ -218,6 +218,6 @@ func (s *Images) AdmitJob(ctx context.Context, who *access.Caller, was, o api.Wo
 	if zone == "" && len(e.Status.Zones) == 1 {
 		zone = e.Status.Zones[0]
 	}
-	j.Spec.Saved = &image.ImageSaved{ID: e.Meta.ID, Image: e.Spec.Image, Node: e.Status.Home, Zone: zone}
+	j.Spec.Saved = &image.ImageSaved{ID: e.HomeName(), Image: e.Spec.Image, Node: e.Status.Home, Zone: zone}
 	return nil
 }

@@ -21,6 +21,9 @@ type Verb struct {
 	Summary string
 	// Do writes the wish, which came now, into a copy, and says what the caller is told; false: there is nothing to change.
 	Do func(o api.Work, now time.Time) (said fault.Text, changed bool)
+	// Asks are what a call may say beside the object's name; Wish is then called in Do's place, with it. Both may be absent.
+	Asks []rest.Param
+	Wish func(ctx context.Context, find *truth.Truth, c *rest.Call, o api.Work) (said fault.Text, changed bool, err error)
 	// May refuses what can't be done now; nil: it may always.
 	May func(o api.Work) error
 	// Begins: it runs again, if the rules of now let it.
@@ -35,7 +38,7 @@ type Verb struct {
 // verbs are the routes of a row's verbs.
 func (s *Works) verbs(r *Row, reg *rest.Schemas, rules *access.Rules, row api.KindInfo) (out []*rest.Route) {
 	for _, v := range r.Verbs {
-		id, query := v.Word+string(row.Kind), []rest.Param{rest.ParamProject}
+		id, query := v.Word+string(row.Kind), append([]rest.Param{rest.ParamProject}, v.Asks...)
 		if v.Ends {
 			query = append(query, r.force()...)
 		}
@@ -80,7 +83,10 @@ func (s *Works) do(ctx context.Context, c *rest.Call, r *Row, row api.KindInfo, 
 			}
 		}
 		next := store.Clone(o)
-		said, changed := v.Do(next.(api.Work), s.Clock.Now().UTC())
+		said, changed, err := v.wish(ctx, s, c, next.(api.Work))
+		if err != nil {
+			return nil, err
+		}
 		if !changed {
 			c.Note.Skip = true
 			return &rest.Reply{Message: said, Data: o, Revision: o.GetMeta().Revision}, nil
@@ -109,6 +115,14 @@ func (s *Works) do(ctx context.Context, c *rest.Call, r *Row, row api.KindInfo, 
 		}
 	}
 	return nil, errBusy
+}
+
+func (v *Verb) wish(ctx context.Context, s *Works, c *rest.Call, o api.Work) (said fault.Text, changed bool, err error) {
+	if v.Wish != nil {
+		return v.Wish(ctx, s.Finder.Truth, c, o)
+	}
+	said, changed = v.Do(o, s.Clock.Now().UTC())
+	return said, changed, nil
 }
 
 var errBusy = fault.New(fault.Conflict, "Stale", fault.T("It changes all the time; try again.", "该对象频繁变化，请重试。"))

@@ -509,6 +509,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/dev-environments/{name}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Move the home of an environment to another node or zone: it is stopped, its home is saved as a snapshot, filled there, and started there; the old home is deleted when the new one is whole. */
+        post: operations["moveDevEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments/{name}/ports": {
         parameters: {
             query?: never;
@@ -4557,6 +4574,44 @@ export interface components {
             /** Format: date-time */
             since: string;
         };
+        HomeMove: {
+            /**
+             * Format: int64
+             * @description Numbers the moves that were asked for.
+             */
+            count: number;
+            /** @description The node whose disk it shall be on; any of the zone when absent. */
+            node?: string;
+            zone?: string;
+        };
+        HomeMoved: {
+            /**
+             * Format: date-time
+             * @description When it was moved, or why not was known.
+             */
+            at?: string;
+            /** @description The snapshot that the new home is filled with. */
+            begins?: components["schemas"]["AssetRef"];
+            /**
+             * Format: int64
+             * @description That of the wish by which it was begun.
+             */
+            count: number;
+            /** @description Where the home was. */
+            from?: components["schemas"]["HomePlace"];
+            /** @description A home that nobody needs any more and that is about to be deleted. */
+            left?: components["schemas"]["HomePlace"];
+            /** @description What came of it. */
+            message?: components["schemas"]["Text"];
+            /** @description The new home is being filled; the old one is still there, and counts if this fails. */
+            running?: boolean;
+        };
+        HomePlace: {
+            /** @description The name of the folder or volume. */
+            home: string;
+            node?: string;
+            zone?: string;
+        };
         Identity: {
             /** Format: date-time */
             expiresAt?: string;
@@ -7286,6 +7341,8 @@ export interface components {
             links?: components["schemas"]["Link"][] | null;
             /** @description Versions of models, likewise. */
             models?: components["schemas"]["AssetRef"][] | null;
+            /** @description Written by move: where its home shall be. */
+            move?: components["schemas"]["HomeMove"];
             /** @description Ports that have an address of their own in browsers; a notebook's own, 8888, and that of VS Code, 13337, need no mention. */
             ports?: components["schemas"]["Port"][] | null;
             /**
@@ -7379,11 +7436,18 @@ export interface components {
             finishedAt?: string;
             /** @description The machine that joined on whose disk its home is; it starts there alone. Absent: its home is its zone's. */
             home?: string;
+            /**
+             * Format: int64
+             * @description Which move made its home; absent: it is the first one.
+             */
+            homeCount?: number;
             /** @description That it was warned, or stopped, because nobody works in it. */
             idle?: components["schemas"]["Idling"];
             /** @description The task whose processes run inside it; stopping or deleting it ends that task. */
             inUseBy?: string;
             message?: components["schemas"]["Text"];
+            /** @description What became of the newest move of its home. */
+            moved?: components["schemas"]["HomeMoved"];
             /**
              * @description Where the task stands.
              * @enum {string}
@@ -10433,6 +10497,56 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    moveDevEnvironment: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description The node where its home shall be; its zone follows. */
+                node?: string;
+                /** @description The zone where its home shall be, on whichever node has room. */
+                zone?: string;
+                /** @description What was installed over its image may be lost; refused otherwise, where it has an image. */
+                withoutLayer?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["DevEnvironment"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listPorts: {

@@ -101,6 +101,20 @@ export function useStopJob() {
   });
 }
 
+/** Has a task read a source. */
+export function useImport() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (task: object) =>
+      read<Schemas["Submitted"]>("training-tasks", {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(task),
+      }),
+    onSuccess: () => client.invalidateQueries({ queryKey: ["datasets"] }),
+  });
+}
+
 /** Makes a version of a task's checkpoint, and the model where there is none. */
 export function useModelOf(task: string, project: string) {
   const client = useQueryClient();

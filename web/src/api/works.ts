@@ -219,6 +219,26 @@ export function useWorkVerb<K extends Plural>(kind: K, name: string) {
   });
 }
 
+/** Has the home of an environment go elsewhere. */
+export function useMove(name: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (to: { zone: string; node: string; withoutLayer: boolean }) => {
+      const query = new URLSearchParams();
+      if (to.zone) query.set("zone", to.zone);
+      if (to.node) query.set("node", to.node);
+      if (to.withoutLayer) query.set("withoutLayer", "true");
+      return read<Environment>(`${at("dev-environments", name, "move")}?${query}`, { method: "POST" });
+    },
+    onSuccess: (next) => {
+      client.setQueryData<Environment>(workKeys.one("dev-environments", name), (old) =>
+        old ? newest(old, next) : next,
+      );
+      void client.invalidateQueries({ queryKey: workKeys.lists("dev-environments") });
+    },
+  });
+}
+
 export function useScale(name: string) {
   const client = useQueryClient();
   return useMutation({

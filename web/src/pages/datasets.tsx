@@ -1,9 +1,10 @@
 // Datasets: which there are, and how to bring one.
-import { Card, Code, Stack, Table, Text, Title } from "@mantine/core";
+import { Card, Code, Group, Stack, Table, Text, Title } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type Dataset, useDatasets } from "../api/shelf";
 import { moment, title } from "../format";
+import { ImportData } from "../parts/import";
 import { AnchorLink } from "../parts/link";
 import { Below, ListTable, SearchField } from "../parts/list";
 import { useLanguage } from "../parts/now";
@@ -17,9 +18,12 @@ export function Datasets() {
   const word = search.trim().toLowerCase();
   return (
     <Stack>
-      <Title order={1} size="h3">
-        {t("data.title")}
-      </Title>
+      <Group justify="space-between">
+        <Title order={1} size="h3">
+          {t("data.title")}
+        </Title>
+        <ImportData />
+      </Group>
       <Text size="sm" c="dimmed">
         {t("data.how")} <Code>fermi data upload NAME FOLDER</Code> {t("data.or")}{" "}
         <Code>fermi data import NAME s3://BUCKET --secret SECRET</Code>

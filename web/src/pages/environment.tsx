@@ -18,6 +18,7 @@ import { ActivityTable } from "../parts/activity";
 import { PageHead } from "../parts/head";
 import { AnchorLink } from "../parts/link";
 import { LogView } from "../parts/log-view";
+import { MoveHome } from "../parts/move-home";
 import { useLanguage, useNow } from "../parts/now";
 import { Shells } from "../parts/shells";
 import { StandingBadge } from "../parts/standing";
@@ -25,7 +26,7 @@ import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states
 import { WaysIn } from "../parts/ways";
 import { Ask, EventList, Facts, WhyBox } from "../parts/work-row";
 import { Yaml } from "../parts/yaml";
-import { environmentStanding, isOff, isSaving } from "../works";
+import { environmentStanding, isMoving, isOff, isSaving } from "../works";
 import { Cost, EnvironmentWish } from "./environments";
 
 const Manifest = lazy(() => import("../parts/manifest"));
@@ -169,6 +170,8 @@ function About({ name, env }: { name: string; env: Environment }) {
   }
   const kept = env.status?.snapshot;
   if (kept?.version) facts.push([t("env.snapshotLast"), `${kept.dataset}@${kept.version} · ${moment(kept.at, lang)}`]);
+  const moved = env.status?.moved;
+  if (moved?.at) facts.push([t("env.moved"), `${said(moved.message, lang)} · ${moment(moved.at, lang)}`]);
   if (finishedAt && isOff(env)) facts.push([t("task.finished"), moment(finishedAt, lang)]);
   if ((attempt ?? 0) > 1) facts.push([t("env.starts"), String(attempt)]);
   if (isOff(env) && phase === "Stopped") facts.push([t("env.why"), said(env.status?.message, lang) || "—"]);
@@ -184,7 +187,7 @@ function Actions({ name, env }: { name: string; env: Environment }) {
   return (
     <Stack gap="xs" align="flex-end">
       <Group gap="xs">
-        {off && (env.status?.attempt ?? 0) > 0 && (
+        {off && !isMoving(env) && (env.status?.attempt ?? 0) > 0 && (
           <Button
             variant="default"
             title={t("env.snapshotHint")}
@@ -195,7 +198,10 @@ function Actions({ name, env }: { name: string; env: Environment }) {
             {t("env.snapshot")}
           </Button>
         )}
-        {off ? (
+        {!isMoving(env) && !isSaving(env) && (env.status?.attempt ?? 0) > 0 && !env.metadata.deletedAt && (
+          <MoveHome name={name} env={env} />
+        )}
+        {off && !isMoving(env) ? (
           <Button
             onClick={() => verb.mutate("start")}
             loading={verb.isPending}
@@ -203,7 +209,7 @@ function Actions({ name, env }: { name: string; env: Environment }) {
           >
             {t("env.start")}
           </Button>
-        ) : isSaving(env) ? (
+        ) : isSaving(env) && !isMoving(env) ? (
           <Button variant="default" onClick={() => verb.mutate("stop")} loading={verb.isPending}>
             {t("env.snapshotLeave")}
           </Button>
@@ -214,7 +220,7 @@ function Actions({ name, env }: { name: string; env: Environment }) {
             confirm={t("env.stopConfirm")}
             color="blue"
             variant="default"
-            disabled={env.spec.stop || Boolean(env.metadata.deletedAt)}
+            disabled={(env.spec.stop && !isMoving(env)) || Boolean(env.metadata.deletedAt)}
             pending={verb.isPending}
             error={verb.error}
             act={(done) => verb.mutate("stop", { onSuccess: done })}
