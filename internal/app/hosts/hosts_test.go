@@ -18,6 +18,12 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
 )
 
+// TestMain has the table of kinds whole before the first store is opened.
+func TestMain(m *testing.M) {
+	api.Register(devenv.Row)
+	m.Run()
+}
+
 type nobody struct{ history.Events }
 
 func (nobody) AddEvents(context.Context, ...history.Event) error { return nil }
@@ -99,7 +105,6 @@ func TestBadJoins(t *testing.T) {
 
 // TestHomeless: a machine that comes back deletes homes whose owner is gone or has another one, and keeps both of an environment that is being moved.
 func TestHomeless(t *testing.T) {
-	api.Register(devenv.Row)
 	st, ctx := storetest.Open(t), t.Context()
 	h := New(Config{Store: st, Events: nobody{}, Log: slog.New(slog.DiscardHandler)})
 	var all []store.Op
