@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermi-cluster/fermi/api/v1/serving"
@@ -136,19 +137,31 @@ type paced struct {
 	set   func(time.Time) error
 	begun time.Time
 	got   int64
+	due   atomic.Int64 // when the next piece must have come, in nanoseconds; 0: none has to
 }
 
 // unhurried bounds how slowly a body may come that is passed on as it comes.
-func unhurried(w http.ResponseWriter, body io.Reader) io.Reader {
+func unhurried(w http.ResponseWriter, body io.Reader) *paced {
 	return &paced{Reader: body, set: http.NewResponseController(w).SetReadDeadline, begun: time.Now()}
 }
 
 func (p *paced) Read(b []byte) (int, error) {
-	_ = p.set(p.begun.Add(bodyIn + time.Duration(p.got)*time.Second/slowest))
+	due := p.begun.Add(bodyIn + time.Duration(p.got)*time.Second/slowest)
+	p.due.Store(due.UnixNano())
+	_ = p.set(due)
 	n, err := p.Reader.Read(b)
 	p.got += int64(n)
 	if err != nil {
 		_ = p.set(time.Time{})
 	}
+	if err == nil || err == io.EOF {
+		p.due.Store(0)
+	}
 	return n, err
+}
+
+// late says that a piece did not come in time. The server ends a request before it says so to who reads.
+func (p *paced) late() bool {
+	due := p.due.Load()
+	return due != 0 && time.Now().UnixNano() >= due
 }

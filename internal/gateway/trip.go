@@ -40,9 +40,10 @@ type trip struct {
 
 // ask asks replicas until one answers, as long as asking again is safe.
 func (t *trip) ask(ctx context.Context) (*answer, error) {
-	body := &kept{Reader: t.in.Body}
+	body, slow := &kept{Reader: t.in.Body}, &paced{}
 	if !t.framed && !t.question.kept {
-		body.Reader = unhurried(t.w, t.in.Body)
+		slow = unhurried(t.w, t.in.Body)
+		body.Reader = slow
 	}
 	var met []*replica
 	for asked := 0; ; {
@@ -56,7 +57,7 @@ func (t *trip) ask(ctx context.Context) (*answer, error) {
 		}
 		t.s.release(r)
 		var broken *wire.BodyError
-		if errors.As(err, &broken) {
+		if errors.As(err, &broken) || slow.late() {
 			return nil, notWhole(err)
 		}
 		if ctx.Err() != nil {
