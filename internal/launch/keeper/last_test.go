@@ -109,8 +109,11 @@ func TestNobodyWaitsBeyondItsGrace(t *testing.T) {
 	if len(told) > 0 {
 		t.Fatal("it asked for nothing")
 	}
-	go hold(t, k, told, 9)() // their words are heard first
-	eventually(t, "both speak", func() bool { return k.ranks.Conns.Talking() })
+	hangUp := hold(t, k, told, 9)
+	if !k.ranks.Conns.Talking() {
+		t.Fatal("nobody speaks")
+	}
+	go hangUp() // what they say is heard first
 	k.hearOut(t.Context(), time.Now().Add(time.Hour))
 	if k.ranks.Conns.Talking() {
 		t.Error("a rank still speaks")
