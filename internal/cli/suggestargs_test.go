@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/asset"
 	"github.com/fermi-cluster/fermi/internal/cli/env"
 	"github.com/fermi-cluster/fermi/internal/cli/service"
 )
@@ -24,9 +25,12 @@ func TestKindsSpeakTheSame(t *testing.T) {
 		"--lang zh service create x --memory 12Q --env A -- a": "命令行参数有 2 处错误",
 		"exec x":                  "fermi env shell x, fermi train shell x",
 		"service deploy x":        "fermi service create x",
+		"data push x ./x":         "fermi data upload x ./x?",
+		"model pull x":            "fermi model download x",
 		"env create x --disk 5Gi": "--storage?",
 	} {
 		root := cli.Root(cli.BuildInfo{})
+		asset.Add(root)
 		env.Add(root)
 		service.Add(root)
 		var out, errs bytes.Buffer

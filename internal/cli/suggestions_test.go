@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/asset"
 	"github.com/fermi-cluster/fermi/internal/cli/env"
 	"github.com/fermi-cluster/fermi/internal/cli/near"
 	"github.com/fermi-cluster/fermi/internal/cli/service"
@@ -13,6 +14,7 @@ import (
 // TestSuggestionsExist: whatever is suggested can be typed, and no word is both a command and another name of one.
 func TestSuggestionsExist(t *testing.T) {
 	root := cli.Root(cli.BuildInfo{})
+	asset.Add(root)
 	env.Add(root)
 	service.Add(root)
 	for path, rows := range near.Words {

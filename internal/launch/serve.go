@@ -3,11 +3,13 @@ package launch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -46,7 +48,7 @@ func (r *runner) watchService(ctx context.Context) {
 	for {
 		now := &engine.Serving{Port: port}
 		if err := doctor.ask(ctx); err != nil {
-			now.Why = err.Error()
+			now.Why = plainly(err, port)
 		}
 		if ctx.Err() != nil {
 			return
@@ -115,6 +117,18 @@ func (d *doctor) ask(ctx context.Context) error {
 		return fmt.Errorf("%s answers %s", d.want.Path, resp.Status)
 	}
 	return nil
+}
+
+// plainly says what was wrong without the words of the library that asked.
+func plainly(err error, port int) string {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return fmt.Sprintf("port %d: %s", port, errno.Error())
+	}
+	var slow net.Error
+	if errors.As(err, &slow) && slow.Timeout() {
+		return fmt.Sprintf("port %d: no answer in time", port)
+	}
+	return err.Error()
 }
 
 // judge takes the newest answer in. One good answer makes it ready; several bad ones in a row make it unready.

@@ -35,7 +35,7 @@ var Words = map[string][]string{
 		"ssh = env ssh NAME",
 		"port-forward = forward NAME LOCAL:REMOTE",
 		"ssh-key ssh-keys pubkey keys = user key …",
-		"serve deploy infer inference predict endpoint endpoints model models = service create NAME; service list",
+		"serve deploy infer inference predict endpoint endpoints = service create NAME; service list",
 		"ask talk prompt complete = chat NAME",
 		"scale = service scale NAME REPLICAS",
 		"join = node add",
@@ -62,6 +62,14 @@ var Words = map[string][]string{
 	"fermi service": {
 		"new add run deploy launch = create NAME", "ps status = list", "describe show info inspect = get NAME", "rm remove destroy = delete NAME", "resize replicas = scale NAME REPLICAS",
 		"edit change patch rollout set upgrade = update NAME", "restart = stop NAME; start NAME", "up resume = start NAME", "down pause = stop NAME", "log = logs NAME", "chat ask test call = fermi chat NAME",
+	},
+	"fermi data": {
+		"push put add send sync store = upload …", "pull get fetch = download NAME DIR", "new = create NAME", "ps status = list", "rm remove = delete NAME",
+		"describe info inspect = show NAME", "head print type = cat NAME FILE", "tree files browse = ls NAME", "link reference register s3 = import NAME",
+	},
+	"fermi model": {
+		"push put add send store register = upload …", "pull get fetch = download NAME DIR", "ps status = list", "rm remove = delete NAME", "describe info inspect = show NAME",
+		"quantize quantise export convert = optimize NAME",
 	},
 	"fermi secret":  {"create new add put = set NAME", "get show = list", "rm remove = delete NAME"},
 	"fermi node":    {"ps status gpu gpus = list", "describe get info health = show NODE", "evacuate empty = drain NODE", "inject drill = fault NODE", "diagnose check = test NODE"},

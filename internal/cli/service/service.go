@@ -231,12 +231,16 @@ var fieldFlags = strings.NewReplacer(
 func create() *cobra.Command {
 	var given wish
 	var noWait bool
+	var zones []string
 	c := &cobra.Command{
 		Use: "create NAME [-- COMMAND…]", Short: cli.Both("Make a service and wait until it answers", "创建服务并等待其应答"), Args: cobra.MinimumNArgs(1),
-		Example: "  fermi service create spirals --engine sample --model-task spiral --replicas 2\n  fermi service create echo --health /healthz -- python3 server.py",
-		RunE: with(func(cmd *cobra.Command, w *where, args []string) error {
+		Example: "  fermi service create spirals --engine sample --model-task spiral --replicas 2\n  fermi service create echo --health /healthz --zone beijing-1=2:80 --zone shanghai-1=1:20 -- python3 server.py",
+		RunE: with(func(cmd *cobra.Command, w *where, args []string) (err error) {
 			s := &serving.InferenceService{Meta: api.Meta{Name: args[0], Project: w.Project}}
 			if err := given.into(&s.Spec, args[1:]); err != nil {
+				return err
+			}
+			if s.Spec.Zones, err = stand(nil, zones, nil, nil); err != nil {
 				return err
 			}
 			made, err := client.Create(cmd.Context(), w.Client, s)
@@ -253,6 +257,7 @@ func create() *cobra.Command {
 	given.bind(c)
 	given.contract.bind(c.Flags())
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it answers", "不等待其应答"))
+	c.Flags().StringArrayVar(&zones, "zone", nil, cli.Both("zone where it stands, as ZONE[=REPLICAS[:WEIGHT]]; may be repeated; fermi service zones says more", "部署的可用区 ZONE[=REPLICAS[:WEIGHT]]，可重复；更多设置见 fermi service zones"))
 	return c
 }
 
