@@ -1,8 +1,17 @@
-// Signing in and out: by the printed address, and by password.
+// Signing in and out: by the printed address, and by password. What is one's own: keys, secrets, tokens.
+import { generateKeyPairSync } from "node:crypto";
 import { accessible, call, must, open, picture, platform, signInByPassword, test, words } from "./scene.mjs";
 
 const first = "correct horse 一";
 const second = "battery staple 二";
+
+/** A line of a .pub file. */
+function publicKey(comment) {
+  const { x } = generateKeyPairSync("ed25519").publicKey.export({ format: "jwk" });
+  const part = (bytes) => Buffer.concat([Buffer.from([0, 0, 0, bytes.length]), bytes]);
+  const blob = Buffer.concat([part(Buffer.from("ssh-ed25519")), part(Buffer.from(x, "base64url"))]);
+  return `ssh-ed25519 ${blob.toString("base64")} ${comment}`;
+}
 
 /** The address that `fermi up` prints: it signs in, leaves nothing in the address, and works once. */
 test("a one-time code signs in, once", async ({ browser }) => {
@@ -53,6 +62,8 @@ test.describe
       user = `lin-${lang}`;
       await call("POST", "/users", { metadata: { name: user }, spec: { role: "member" } });
       await call("PUT", `/users/${user}/password`, { password: first });
+      const project = { metadata: { name: `desk-${lang}` }, spec: { queue: "default", members: [user] } };
+      await call("POST", "/projects", project);
       here = await open(browser);
       there = await open(browser);
       for (const { page } of [here, there]) {
@@ -136,5 +147,54 @@ test.describe
       must((await here.context.cookies()).length === 0, "the cookie is left");
       const strange = [...here.complaints, ...there.complaints].filter((c) => !/401/.test(c));
       must(strange.length === 0, strange.join("\n"));
+    });
+
+    test("keys for SSH, secrets and tokens are one's own to make and end", async () => {
+      await signInByPassword(page, t, user, second);
+      await inside(page);
+      here.complaints.splice(0);
+      await page.getByRole("link", { name: user }).click();
+      const panel = (word) => page.locator("section").filter({ has: page.getByRole("heading", { name: t[word] }) });
+      const keys = panel("keys.title");
+      await keys.getByLabel(t["keys.key"], { exact: true }).fill(publicKey(`lin@laptop-${lang}`));
+      await keys.getByRole("button", { name: t["keys.add"] }).click();
+      await keys.getByRole("cell", { name: `lin@laptop-${lang}` }).waitFor();
+
+      const secrets = panel("secrets.title");
+      await secrets.getByRole("button", { name: t["secrets.new"] }).click();
+      const form = page.getByRole("dialog");
+      await form.getByLabel(t["keys.name"], { exact: true }).fill("bucket");
+      await form.getByLabel(t["secrets.type"], { exact: true }).first().click();
+      await page.getByRole("option", { name: t["secrets.type.s3"] }).click();
+      await form.getByRole("button", { name: t["secrets.save"] }).click();
+      await form.getByText(t["secrets.needed"]).first().waitFor();
+      await form.getByLabel(t["secrets.field.accessKeyID"]).fill("AKIA1");
+      await form.locator('input[type="password"]').first().fill("never shown");
+      await form.getByLabel(t["secrets.field.endpoint"]).fill("not an address");
+      await accessible(page, "the form of a secret");
+      await form.getByRole("button", { name: t["secrets.save"] }).click();
+      await form
+        .getByText(lang === "zh" ? /ASCII/ : /printable/)
+        .first()
+        .waitFor();
+      await picture(page, `secret-refused-${lang}`);
+      here.complaints.splice(0); // the refusal
+      await form.getByLabel(t["secrets.field.endpoint"]).fill("https://s3.example.org");
+      await form.getByRole("button", { name: t["secrets.save"] }).click();
+      await secrets.getByRole("cell", { name: "accessKeyID, endpoint, secretAccessKey" }).waitFor();
+
+      const tokens = panel("tokens.title");
+      await tokens.getByLabel(t["keys.name"], { exact: true }).fill("nightly");
+      await tokens.getByRole("button", { name: t["tokens.make"] }).click();
+      await tokens
+        .getByRole("status")
+        .getByText(/^fermi_nightly/)
+        .waitFor();
+      must(!(await page.content()).includes("never shown"), "the value of a secret is on the page");
+      await picture(page, `account-own-${lang}`);
+      await tokens.getByRole("row", { name: "nightly" }).getByRole("button", { name: t["svc.keyRevoke"] }).click();
+      await page.getByRole("dialog").getByRole("button", { name: t["svc.keyRevoke"] }).click();
+      await tokens.getByText(t["tokens.empty"]).waitFor();
+      must(here.complaints.length === 0, here.complaints.join("\n"));
     });
   });

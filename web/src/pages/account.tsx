@@ -4,15 +4,18 @@ import { useTranslation } from "react-i18next";
 import { useChangePassword, useSession, useSignOutEverywhere } from "../api/queries";
 import { moment } from "../format";
 import { useLanguage } from "../parts/now";
+import { Secrets } from "../parts/secrets";
+import { SshKeys } from "../parts/ssh-keys";
 import { Failure, Panel, View } from "../parts/states";
+import { Tokens } from "../parts/tokens";
 import { byCookie } from "../session";
 
-/** Who one is, one's password, and the end of all one's sessions. */
+/** Who one is, one's keys, secrets, tokens and password, and the end of all one's sessions. */
 export function Account() {
   const { t } = useTranslation();
   const session = useSession();
   return (
-    <Stack maw={640}>
+    <Stack maw={800}>
       <Title order={1} size="h2">
         {t("account.title")}
       </Title>
@@ -20,6 +23,9 @@ export function Account() {
         {(s) => (
           <>
             <Who user={s.user} role={s.role} token={s.token} until={s.expiresAt} />
+            <SshKeys user={s.user} />
+            <Secrets />
+            <Tokens user={s.user} />
             <ChangePassword user={s.user} />
             <Everywhere />
           </>

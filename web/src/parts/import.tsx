@@ -9,6 +9,7 @@ import { useImport } from "../api/shelf";
 import { title } from "../format";
 import { emptyImport, type ImportForm, importFaults, importField, importTask } from "../importing";
 import { keepProject, usualProject } from "../project";
+import { SecretForm } from "./secrets";
 import { Failure } from "./states";
 
 export function ImportData() {
@@ -29,6 +30,7 @@ function Form({ close }: { close: () => void }) {
   const begin = useImport();
   const [form, set] = useState<ImportForm>(emptyImport);
   const [tried, setTried] = useState(false);
+  const [account, setAccount] = useState(false);
   const names = (projects.data?.items ?? []).map((p) => p.metadata.name ?? "");
   const full = { ...form, project: form.project || usualProject(names) };
   const secrets = useSecrets(full.project);
@@ -113,6 +115,23 @@ function Form({ close }: { close: () => void }) {
               error={at("secret")}
               searchable
             />
+            <Button
+              size="compact-xs"
+              variant="default"
+              style={{ alignSelf: "flex-start" }}
+              disabled={full.project === ""}
+              onClick={() => setAccount(true)}
+            >
+              {t("import.account")}
+            </Button>
+            {account && (
+              <SecretForm
+                project={full.project}
+                type="s3"
+                close={() => setAccount(false)}
+                done={(secret) => change({ secret })}
+              />
+            )}
             <Group grow align="flex-start">
               <TextInput
                 label={t("import.endpoint")}

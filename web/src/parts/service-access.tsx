@@ -1,10 +1,11 @@
-import { Alert, Button, Code, CopyButton, Group, NumberInput, Stack, Table, Text, TextInput } from "@mantine/core";
+import { Alert, Button, Group, NumberInput, Stack, Table, Text, TextInput } from "@mantine/core";
 import { type FormEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useKeys, useMakeKey, useRevokeKey } from "../api/gateway";
 import type { Service } from "../api/works";
 import { moment, title } from "../format";
 import { useLanguage } from "./now";
+import { Snippet } from "./snippet";
 import { Empty, Failure, Panel, View } from "./states";
 import { Ask } from "./work-row";
 
@@ -52,29 +53,6 @@ for chunk in stream:
       </Panel>
       {may && <Keys project={service.metadata.project ?? ""} />}
     </Stack>
-  );
-}
-
-function Snippet({ label, text }: { label: string; text: string }) {
-  const { t } = useTranslation();
-  return (
-    <div>
-      <Group justify="space-between" mb={4}>
-        <Text size="sm" fw={500}>
-          {label}
-        </Text>
-        <CopyButton value={text}>
-          {({ copied, copy }) => (
-            <Button size="compact-xs" variant="default" onClick={copy} aria-label={t("svc.copyOf", { name: label })}>
-              {copied ? t("task.copied") : t("task.copy")}
-            </Button>
-          )}
-        </CopyButton>
-      </Group>
-      <Code block tabIndex={0} style={{ overflowX: "auto" }}>
-        {text}
-      </Code>
-    </div>
   );
 }
 
