@@ -270,7 +270,9 @@ export function SecretForm(props: {
             {t("secrets.nothing")}
           </Text>
         )}
-        {save.error && <Failure error={save.error} fields={elsewhere} />}
+        {save.error && (elsewhere.length > 0 || refused.length === 0) && (
+          <Failure error={save.error} fields={elsewhere} />
+        )}
         <Group justify="flex-end">
           <Button variant="default" onClick={close}>
             {t("task.cancel")}
