@@ -411,6 +411,69 @@ func TestZones(t *testing.T) {
 	between("west, when east is dead", got["west"], 990, 1000)
 }
 
+// TestZonesBalance: a zone that is nearly full gives requests to the least busy primary zone where that is wished, more the fuller it is, and none to a backup.
+func TestZonesBalance(t *testing.T) {
+	w := newWorld(t)
+	list := []serving.ServiceZone{{Zone: "east", Weight: 100, Role: serving.ZonePrimary}, {Zone: "west", Weight: 1, Role: serving.ZonePrimary}, {Zone: "south", Weight: 1, Role: serving.ZonePrimary}, {Zone: "far", Weight: 1, Role: serving.ZoneBackup}}
+	var endpoints serving.ServiceEndpointsSpec
+	w.serve("chat", func(s *serving.ServiceEndpointsSpec) {
+		s.Road.Zones, s.MaxConcurrency = list, 100
+		for i := range s.Replicas {
+			s.Replicas[i].Zone = list[i].Zone
+		}
+		endpoints = *s
+	}, says("east"), says("west"), says("south"), says("far"))
+	s := w.g.find("chat")
+	chosen := func(how serving.ZoneSharing, busy ...int) map[string]int {
+		spec := endpoints
+		spec.Gateway = &serving.ServiceGateway{Zones: how}
+		s.take(&spec)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i, r := range s.replicas {
+			r.busy = busy[i]
+		}
+		got := map[string]int{}
+		for range 2000 {
+			got[s.choose(&want{}, nil).zone]++
+		}
+		return got
+	}
+	for _, c := range []struct {
+		how       serving.ZoneSharing
+		busy      []int
+		low, high int // of those for east
+		takes     string
+	}{
+		{serving.ZonesBalanced, []int{70, 10, 20, 0}, 1900, 2000, ""},
+		{serving.ZonesBalanced, []int{85, 10, 20, 0}, 800, 1150, "west"}, // half of them
+		{serving.ZonesBalanced, []int{99, 30, 20, 0}, 0, 150, "south"},
+		{serving.ZonesBalanced, []int{99, 99, 99, 0}, 1900, 2000, ""}, // nobody has less to do
+		{serving.ZonesBalanced, []int{100, 100, 99, 0}, 0, 0, "south"},
+		{serving.ZonesWeighted, []int{99, 10, 20, 0}, 1900, 2000, ""},
+		{"", []int{99, 10, 20, 0}, 1900, 2000, ""},
+	} {
+		got := chosen(c.how, c.busy...)
+		if n := got["east"]; n < c.low || n > c.high || got["far"] > 0 || c.takes != "" && got[c.takes] < 1900-n {
+			t.Errorf("%s, %v busy: %v", c.how, c.busy, got)
+		}
+	}
+	// Engines say that more waits in them than we have sent.
+	spec := endpoints
+	spec.Gateway = &serving.ServiceGateway{Zones: serving.ZonesBalanced}
+	s.take(&spec)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range s.replicas {
+		r.busy = []int{50, 10, 20, 0}[i]
+	}
+	now := s.clock.Now()
+	s.replicas[0].said.at, s.replicas[0].said.Waiting = now, 60
+	if got := s.relieve("east", now); got != "west" {
+		t.Errorf("%s", got)
+	}
+}
+
 // moment is a clock that stands.
 type moment struct {
 	mu sync.Mutex

@@ -168,7 +168,7 @@ func (s *service) choose(q *want, met []*replica) *replica {
 	if !slices.ContainsFunc(s.replicas, on.fits) {
 		on = track{} // nobody of it is there: better another revision than none
 	}
-	zone := s.zones.pick(s, q.region, now)
+	zone := s.relieve(s.zones.pick(s, q.region, now), now)
 	for _, in := range []string{zone, ""} { // a zone without room gives away
 		for _, spared := range []bool{false, true} {
 			if in != "" && spared {

@@ -8,6 +8,46 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 )
 
+// zoneFull is how busy a zone is that begins to give requests away, where zones are balanced.
+const zoneFull = 0.7
+
+// relieve is the zone that takes a request in the place of one that is nearly full: the fuller that is, the more of its requests go to the least busy
+// other primary zone. mu held.
+func (s *service) relieve(zone string, now time.Time) string {
+	spec := s.settings()
+	if zone == "" || spec.Gateway == nil || spec.Gateway.Zones != serving.ZonesBalanced {
+		return zone
+	}
+	full := s.fullness(zone, now)
+	if rand.Float64() >= (full-zoneFull)/(1-zoneFull) {
+		return zone
+	}
+	least := full
+	for i := range spec.Road.Zones {
+		if z := &spec.Road.Zones[i]; z.Role != serving.ZoneBackup {
+			if other := s.fullness(z.Zone, now); other < least {
+				zone, least = z.Zone, other
+			}
+		}
+	}
+	return zone
+}
+
+// fullness is which part of what a zone can work on it works on, by its engines' own word too; 1 where nobody there can be asked. mu held.
+func (s *service) fullness(zone string, now time.Time) float64 {
+	busy, places := 0.0, 0
+	for _, r := range s.replicas {
+		if r.zone == zone && !now.Before(r.away) {
+			busy += float64(r.busy) + r.said.cost(now)
+			places += max(s.settings().MaxConcurrency, 1)
+		}
+	}
+	if places == 0 {
+		return 1
+	}
+	return busy / float64(places)
+}
+
 // zones is how the zones of a service are, as its requests see them. Its service's mu guards it.
 type zones struct {
 	by map[string]*zoneState

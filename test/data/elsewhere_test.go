@@ -94,9 +94,31 @@ func TestFolders(t *testing.T) {
 	if out, err := w.reads("all", "cat /data/all/faces/names.txt"); err != nil || !strings.Contains(out, "ann bob\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
+
+	// Of a folder below: that alone is seen, and a link in its place that leads out of the named folder is not followed.
+	if out := w.fermi("data", "import", "part", "--folder", "pool/faces", "--reference"); !strings.HasSuffix(out, "part@1\n") {
+		t.Errorf("%s", out)
+	}
+	w.must(os.WriteFile(filepath.Join(dir, "beside"), []byte("no"), 0o644)) // of pool, not of pool/faces
+	if out, err := w.reads("part", "cat /data/part/names.txt; ls /data/part; cat /data/part/../beside"); err == nil || !strings.Contains(out, "ann bob\n") || strings.Contains(out, "beside\n") || strings.Contains(out, "\nno") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if got := w.fermi("data", "cat", "part", "names.txt"); !strings.HasSuffix(got, "\nann bob\n") {
+		t.Errorf("%q", got)
+	}
+	away := shared(t)
+	w.must(os.Rename(filepath.Join(dir, "faces"), filepath.Join(away, "faces")))
+	w.must(os.Symlink(filepath.Join(away, "faces"), filepath.Join(dir, "faces")))
+	if out, err := w.reads("part", "cat /data/part/names.txt"); err == nil || strings.Contains(out, "\nann bob") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	w.must(os.Remove(filepath.Join(dir, "faces")))
+	if out, err := w.reads("part", "echo started"); err == nil || strings.Contains(out, "\nstarted\n") || !strings.Contains(out, `"faces" is gone`) {
+		t.Errorf("%v\n%s", err, out)
+	}
 	for _, c := range []struct{ words, args string }{
 		{"project other may use", "--project other --folder pool"},
-		{"all of a folder", "--project lab --folder pool/faces --reference"},
+		{"is not a folder on node", "--project lab --folder pool/nothing --reference"},
 		{"NAME/path", "--project lab --folder ../pool"},
 		{"one of them", "--project lab"},
 		{"is no bucket", "--project lab pool"},

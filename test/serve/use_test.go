@@ -1,12 +1,17 @@
 package serve
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -73,4 +78,63 @@ spec:
 	w.fermi("service", "autoscale", "wide", "--min", "4", "--max", "4")
 	harness.Eventually(t, "the fourth stands where there is room for it", stands("map[beijing-1:3 beijing-2:1 shanghai-1:1]"))
 	w.fermi("service", "delete", "wide", "--yes")
+}
+
+// TestZonesSaid: a member says where a running service stands and how its zones share requests, sees it, and takes it back.
+func TestZonesSaid(t *testing.T) {
+	w := newWorld(t)
+	w.fermi("service", "create", "said", "--engine", "sample")
+	if out := w.fermi("service", "zones", "said"); out != "Its replicas stand anywhere: it names no zones.\n" {
+		t.Errorf("%q", out)
+	}
+	out := w.fermi("service", "zones", "said", "beijing-1=2:80", "shanghai-1=1:20", "--backup", "beijing-2=1", "--serves", "shanghai-1=east", "--balance")
+	for _, row := range []string{`beijing-1 +2/2 +80%`, `shanghai-1 +1/1 +20% +east`, `beijing-2 +1/1 +backup`} {
+		if !regexp.MustCompile(`(?m)^` + row + ` *$`).MatchString(out) {
+			t.Errorf("no row %q in\n%s", row, out)
+		}
+	}
+	if g := w.service("said").Spec.Gateway; g == nil || g.Zones != serving.ZonesBalanced {
+		t.Errorf("%+v", g)
+	}
+
+	// A gateway hears of it, and a region's requests go where it is served.
+	answers := func() (zone string) {
+		status, body, err := ask(t.Context(), http.MethodGet, w.gateway+"/inference/said/", w.key, nil, "X-Fermi-Region", "east")
+		var about struct{ Replica string }
+		if err != nil || status != 200 || json.Unmarshal([]byte(body), &about) != nil {
+			t.Fatalf("%d %s %v", status, body, err)
+		}
+		for _, r := range w.replicas("said") {
+			if strings.HasPrefix(about.Replica, r.Meta.ID+"-") {
+				return r.Status.Zones[0]
+			}
+		}
+		return ""
+	}
+	harness.Eventually(t, "the gateway knows the zones", func() bool { return answers() == "shanghai-1" })
+	for range 20 {
+		if zone := answers(); zone != "shanghai-1" {
+			t.Fatalf("a request of the east went to %q", zone)
+		}
+	}
+
+	for _, bad := range [][]string{{"nowhere=0"}, {"beijing-1=1:x"}, {"--serves", "mars=east"}} {
+		if out, err := w.try(append([]string{"service", "zones", "said"}, bad...)...); err == nil {
+			t.Errorf("%v was taken: %s", bad, out)
+		}
+	}
+	if out := w.fermi("service", "zones", "said", "--off"); out != "Its replicas stand anywhere: it names no zones.\n" {
+		t.Errorf("%q", out)
+	}
+	s := w.service("said")
+	if len(s.Spec.Zones) > 0 || s.Spec.Gateway != nil && s.Spec.Gateway.Zones != "" || s.Spec.Replicas != 4 {
+		t.Errorf("%+v", s.Spec)
+	}
+	if status, body, err := ask(t.Context(), http.MethodGet, w.gateway+"/inference/said/", w.key, nil); err != nil || status != 200 {
+		t.Errorf("%d %s %v", status, body, err)
+	}
+	if out, err := w.try("service", "zones", "said", "--balance"); err == nil {
+		t.Errorf("zones that are none were balanced: %s", out)
+	}
+	w.fermi("service", "delete", "said", "--yes")
 }

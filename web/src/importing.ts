@@ -43,8 +43,6 @@ export function importFaults(form: ImportForm): ImportFaults {
       out.endpoint = "import.badEndpoint";
   } else if (at === "" || at.startsWith("/") || at.split("/").some((part) => part === "" || part.startsWith(".."))) {
     out.at = "import.badFolder";
-  } else if (form.reference && at.includes("/")) {
-    out.at = "import.wholeFolder";
   }
   return out;
 }

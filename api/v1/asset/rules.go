@@ -107,15 +107,6 @@ func (v *AssetVersion) Validate() []fault.Field {
 	return f
 }
 
-// CheckReference lists what is wrong with where the bytes of a version by reference are said to lie: a whole folder, which can be shown to workloads.
-func CheckReference(at string, s *Source) []fault.Field {
-	f := faults(CheckSource(at, s))
-	if len(f) == 0 && s.Folder != "" && !api.IsName(s.Folder) {
-		f.add(at+".folder", "A version by reference is all of a folder: give its name alone, or import what lies below.", "引用版本须为整个目录：只填写目录名称，或改为导入其下的内容。")
-	}
-	return f
-}
-
 // CheckSource lists what is wrong with where bytes are said to lie; at is its path in the request.
 func CheckSource(at string, s *Source) []fault.Field {
 	var f faults

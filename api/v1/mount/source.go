@@ -2,7 +2,7 @@ package mount
 
 // Source is where the bytes of a version by reference lie.
 type Source struct {
-	Folder string    `json:"folder,omitempty" maxLength:"4096" doc:"A folder of the machines that the project was granted, by its name; of an import also NAME/path in one."`
+	Folder string    `json:"folder,omitempty" maxLength:"4096" doc:"A folder of the machines that the project was granted: NAME, or NAME/path in one."`
 	S3     *S3Source `json:"s3,omitempty"`
 }
 

@@ -13,6 +13,7 @@ type ServiceGateway struct {
 	Hedge    api.Duration   `json:"hedge,omitempty" doc:"A question that may be asked twice and has no answer after this time is asked of a second replica as well; the first answer counts. Never when absent."`
 	Cache    *ResponseCache `json:"cache,omitempty" doc:"Answers are kept and given again for the same question; only for services whose answers depend on nothing else."`
 	Batch    *RequestBatch  `json:"batch,omitempty" doc:"Questions that come at nearly the same time are asked as one, where they fit; only for engines that answer many rows sooner than one after the other. Never when absent."`
+	Zones    ZoneSharing    `json:"zones,omitempty" enum:"weights,balance" doc:"balance: a zone that is more than 70 % busy gives requests to the least busy other primary zone, the more the fuller it is. weights when absent: it gives some away only when it is full."`
 	Log      *RequestLog    `json:"log,omitempty" doc:"Requests are written down, redacted: fermi service logs NAME --replica requests. None when absent."`
 }
 
@@ -29,6 +30,15 @@ type RequestLog struct {
 	Percent int  `json:"percent,omitempty" minimum:"0" maximum:"100" doc:"Of requests; those that fail are always."`
 	Bodies  bool `json:"bodies,omitempty" doc:"With the first 2 KiB of what is asked, where what looks like a secret, a mail address or a long number is left out."`
 }
+
+// ZoneSharing is how zones share requests beside their weights.
+type ZoneSharing string
+
+// The ways of sharing.
+const (
+	ZonesWeighted ZoneSharing = "weights"
+	ZonesBalanced ZoneSharing = "balance"
+)
 
 // Affinity is which replica a question prefers.
 type Affinity string
@@ -63,9 +73,16 @@ func (g *ServiceGateway) fill() {
 	}
 }
 
-func (f *faults) gateway(at string, g *ServiceGateway) {
+func (f *faults) gateway(at string, p *ServiceSpec) {
+	g := p.Gateway
 	if g == nil {
 		return
+	}
+	switch {
+	case g.Zones != "" && g.Zones != ZonesWeighted && g.Zones != ZonesBalanced:
+		f.add(at+".zones", "weights or balance.", "必须是 weights 或 balance。")
+	case g.Zones == ZonesBalanced && len(p.Zones) == 0:
+		f.add(at+".zones", "There is nothing to balance: name zones in spec.zones.", "没有可均衡的可用区：请在 spec.zones 中指定。")
 	}
 	if g.Affinity != "" && g.Affinity != AffinityNone && g.Affinity != AffinityPrefix {
 		f.add(at+".affinity", "none or prefix.", "必须是 none 或 prefix。")

@@ -139,7 +139,7 @@ func (s *InferenceService) Validate() []fault.Field {
 	f.count("spec.maxQueue", p.MaxQueue, 1, maxConcurrency)
 	f.autoscale("spec.autoscale", p.Autoscale, &p.Template)
 	f.traffic("spec.traffic", p.Traffic)
-	f.gateway("spec.gateway", p.Gateway)
+	f.gateway("spec.gateway", p)
 	f.zones("spec.zones", p)
 	f.slo("spec.slo", p.SLO)
 	f.template("spec.template", &p.Template)

@@ -78,6 +78,7 @@ func TestRules(t *testing.T) {
 			p.Autoscale = &ServiceAutoscale{MaxReplicas: 2, Metrics: []ScaleMetric{{MetricDevice, 50}}}
 		},
 		"spec.gateway.affinity":     func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Affinity: "love"} },
+		"spec.gateway.zones":        func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Zones: ZonesBalanced} },
 		"spec.gateway.ping":         func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Ping: 1} },
 		"spec.gateway.hedge":        func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Hedge: -1} },
 		"spec.gateway.log.percent":  func(p *ServiceSpec) { p.Gateway = &ServiceGateway{Log: &RequestLog{Percent: 101}} },
@@ -146,7 +147,7 @@ func whole() []api.Object {
 	scale := ServiceAutoscale{0, 8, []ScaleMetric{{MetricQPS, 10}}, ScalePolicy{api.Duration(time.Minute), api.Duration(time.Second), api.Duration(time.Minute)}, []ScaleWindow{{"08:00", "20:00", []int{1, 5}, "Asia/Shanghai", 2, 16}}}
 	rules := []TrafficRule{{"X-Group", "group", "b", "ann", 10, TrackCanary}}
 	traffic := ServiceTraffic{&Canary{[]int{5, 50, 100}, api.Duration(time.Minute), 20, 1, api.Duration(time.Second), "/check", true}, rules, &Promotion{2, 2}, &Shadow{10}}
-	road := ServiceGateway{AffinityPrefix, api.Duration(15 * time.Second), api.Duration(time.Second), &ResponseCache{api.Duration(time.Minute), 1 << 20}, &RequestBatch{8, api.Duration(5 * time.Millisecond)}, &RequestLog{10, true}}
+	road := ServiceGateway{AffinityPrefix, api.Duration(15 * time.Second), api.Duration(time.Second), &ResponseCache{api.Duration(time.Minute), 1 << 20}, &RequestBatch{8, api.Duration(5 * time.Millisecond)}, ZonesBalanced, &RequestLog{10, true}}
 	asked := Contract{REST, "/v2/models/m/infer", FormatJSON, map[string]any{"type": "object"}}
 	zones := []ServiceZone{{"beijing-1", 2, 1, 4, 80, ZonePrimary, []string{"north"}}}
 	spec := ServiceSpec{"说明", 3, template, asked, api.Duration(time.Minute), 64, 128, "default", &one, &scale, &traffic, &road, zones, &SLO{99.9, api.Duration(time.Second), api.Duration(720 * time.Hour)}, true}

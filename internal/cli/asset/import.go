@@ -87,11 +87,7 @@ func (w *wish) source(args []string) (*asset.Source, error) {
 		s.Prefix = strings.Trim(s.Prefix, "/")
 		from.S3 = &s
 	}
-	check := asset.CheckSource
-	if w.reference {
-		check = asset.CheckReference
-	}
-	if bad := check("source", from); len(bad) > 0 {
+	if bad := asset.CheckSource("source", from); len(bad) > 0 {
 		return nil, online.ByFlag(fault.New(fault.Invalid, "Usage", fault.T("The source can't be used.", "来源不可用。")).WithFields(bad...), sourceFlags)
 	}
 	return from, nil

@@ -16,16 +16,21 @@ import (
 
 func zones() *cobra.Command {
 	var backups, serves []string
-	var off, noWait bool
+	var off, noWait, balance bool
 	c := &cobra.Command{
 		Use: "zones NAME [ZONE[=REPLICAS[:WEIGHT]]…]", Short: cli.Both("Say in which zones it stands and how they share requests, or show it", "设置或查看各可用区的副本与流量份额"), Args: cobra.MinimumNArgs(1),
 		Example: "  fermi service zones chat beijing-1=4:80 shanghai-1=2:20 --backup shenzhen-1=1 --serves beijing-1=north,east\n  fermi service zones chat",
 		RunE: with(func(cmd *cobra.Command, w *where, args []string) error {
-			if off || len(args)+len(backups)+len(serves) > 1 {
+			balances := cmd.Flags().Changed("balance")
+			if off || balances || len(args)+len(backups)+len(serves) > 1 {
 				err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) (err error) {
 					if off {
 						s.Zones = nil
+						level(s, false)
 						return nil
+					}
+					if balances {
+						level(s, balance)
 					}
 					s.Zones, err = stand(s.Zones, args[1:], backups, serves)
 					return err
@@ -49,9 +54,22 @@ func zones() *cobra.Command {
 	f := c.Flags()
 	f.StringArrayVar(&backups, "backup", nil, cli.Both("ZONE[=REPLICAS] that gets requests only while no other zone answers; may be repeated", "备用可用区 ZONE[=REPLICAS]，仅在其他可用区都不可用时接收请求；可重复"))
 	f.StringArrayVar(&serves, "serves", nil, cli.Both("ZONE=REGION,… whose requests it gets before others; may be repeated", "该可用区优先服务的区域 ZONE=REGION,…；可重复"))
+	f.BoolVar(&balance, "balance", false, cli.Both("a zone that is nearly full gives requests to one that is less busy; --balance=false: only when it is full", "接近满载的可用区将部分请求转给较空闲的可用区；--balance=false 表示仅在满载时转出"))
 	f.BoolVar(&off, "off", false, cli.Both("anywhere, all alike", "不再按可用区部署"))
 	f.BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it is so", "不等待完成"))
 	return c
+}
+
+// level says whether zones balance their requests.
+func level(s *serving.ServiceSpec, balance bool) {
+	switch {
+	case balance && s.Gateway == nil:
+		s.Gateway = &serving.ServiceGateway{Zones: serving.ZonesBalanced}
+	case balance:
+		s.Gateway.Zones = serving.ZonesBalanced
+	case s.Gateway != nil:
+		s.Gateway.Zones = ""
+	}
 }
 
 // stand are zones as they were said. A zone that was there keeps what is not said; without zones, only regions change.

@@ -31,8 +31,8 @@ type Bucket struct {
 	AccountEndpoint, AccountRegion string
 }
 
-// Compare holds a folder of the machine against a listing, for which it asks over a socket.
-type Compare struct{ Dir, Digest string }
+// Compare holds a folder of the machine, or one below it, against a listing, for which it asks over a socket.
+type Compare struct{ Dir, Below, Digest string }
 
 func (c *Compare) hold(socket *os.File) error {
 	conn, err := net.FileConn(socket)
@@ -40,7 +40,7 @@ func (c *Compare) hold(socket *os.File) error {
 		return err
 	}
 	defer conn.Close()
-	return depot.Compare(c.Dir, c.Digest, conn)
+	return depot.Compare(c.Dir, c.Below, c.Digest, conn)
 }
 
 // Drop removes what a project's folder has of a version.

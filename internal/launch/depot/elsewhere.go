@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,8 +73,8 @@ func (c *counted) Read(p []byte) (int, error) {
 // maxChanges is how many changed files are named.
 const maxChanges = 5
 
-// Compare refuses a folder that is not what a listing, which is asked of conn, says of it: fault Conflict, SourceChanged.
-func Compare(dir, digest string, conn io.ReadWriter) error {
+// Compare refuses a folder, dir or one below it, that is not what a listing, which is asked of conn, says of it: fault Conflict, SourceChanged.
+func Compare(dir, below, digest string, conn io.ReadWriter) error {
 	raw, err := askList(conn, digest)
 	if err != nil {
 		return err
@@ -82,7 +83,10 @@ func Compare(dir, digest string, conn io.ReadWriter) error {
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := openBelow(dir, below)
+	if errors.Is(err, fs.ErrNotExist) && below != "" {
+		return fault.New(fault.Conflict, "SourceChanged", fault.T("The folder %.200q is gone.", "目录 %.200q 已不存在。", below)).WithHint(listAgain)
+	}
 	if err != nil {
 		return err
 	}
@@ -106,7 +110,19 @@ func Compare(dir, digest string, conn io.ReadWriter) error {
 	}
 	return fault.New(fault.Conflict, "SourceChanged", fault.Text{
 		EN: "The folder is not what was listed any more: " + strings.Join(en, ", ") + ".", ZH: "目录内容已与清单不符：" + strings.Join(zh, "，") + "。",
-	}).WithHint(fault.T("List the source again, which makes a new version: fermi data import --reference.", "请重新列出来源以生成新版本：fermi data import --reference。"))
+	}).WithHint(listAgain)
+}
+
+var listAgain = fault.T("List the source again, which makes a new version: fermi data import --reference.", "请重新列出来源以生成新版本：fermi data import --reference。")
+
+// openBelow opens a folder in one; no link leads out of that.
+func openBelow(dir, below string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil || below == "" {
+		return root, err
+	}
+	defer root.Close()
+	return root.OpenRoot(below)
 }
 
 func told(c asset.Change) fault.Text {

@@ -51,7 +51,7 @@ func listed(t *testing.T, files map[string]string) (dir string, m *asset.Manifes
 func TestCompare(t *testing.T) {
 	files := map[string]string{"a/1": "one", "a/2": "two", "b": "three"}
 	dir, _, v, conn := listed(t, files)
-	if err := Compare(dir, v.Digest, conn); err != nil {
+	if err := Compare(dir, "", v.Digest, conn); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chtimes(filepath.Join(dir, "b"), time.Time{}, time.Unix(1, 0)); err != nil {
@@ -65,7 +65,7 @@ func TestCompare(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "a/2")); err != nil {
 		t.Fatal(err)
 	}
-	err := Compare(dir, v.Digest, conn)
+	err := Compare(dir, "", v.Digest, conn)
 	if fault.ReasonOf(err) != "SourceChanged" {
 		t.Fatal(err)
 	}
@@ -73,6 +73,24 @@ func TestCompare(t *testing.T) {
 		if said := fault.From(err).Message.EN; !strings.Contains(said, want) {
 			t.Errorf("no %q in %s", want, said)
 		}
+	}
+}
+
+// TestCompareBelow: a folder in a named one; a link in its place that leads out is not followed.
+func TestCompareBelow(t *testing.T) {
+	dir, _, v, conn := listed(t, map[string]string{"1": "one"})
+	if err := Compare(filepath.Dir(dir), filepath.Base(dir), v.Digest, conn); err != nil {
+		t.Fatal(err)
+	}
+	in := t.TempDir()
+	if err := Compare(in, "gone", v.Digest, conn); fault.ReasonOf(err) != "SourceChanged" {
+		t.Error(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(in, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Compare(in, "link", v.Digest, conn); err == nil || fault.ReasonOf(err) == "SourceChanged" {
+		t.Error(err)
 	}
 }
 

@@ -105,6 +105,50 @@ func TestFirstClosed(t *testing.T) {
 	}
 }
 
+// TestBelow: a folder in a named one is opened with the tenant's rights, and no link leads out.
+func TestBelow(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has rights to give up")
+	}
+	dir := t.TempDir()
+	for _, folder := range []string{"open/deep", "shut/deep"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(os.Chmod(filepath.Join(dir, "shut"), 0o700), os.WriteFile(filepath.Join(dir, "file"), nil, 0o644),
+		os.Symlink("open", filepath.Join(dir, "in")), os.Symlink("/etc", filepath.Join(dir, "out")), os.Symlink("../..", filepath.Join(dir, "up")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := openReal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := Wall{UID: 64991, GID: 64991}
+	for file, want := range map[string]error{
+		"open/deep": nil, "in/deep": nil, "shut/deep": syscall.EACCES, "out": syscall.EXDEV, "up": syscall.EXDEV, "file": syscall.ENOTDIR, "nothing": syscall.ENOENT,
+	} {
+		fd, err := w.below(top.handle, file)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v", file, err)
+		}
+		if err != nil {
+			continue
+		}
+		at, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+		if !strings.HasSuffix(at, "/open/deep") {
+			t.Errorf("%s is %s", file, at)
+		}
+		if err := syscall.Close(fd); err != nil {
+			t.Error(err)
+		}
+	}
+	if os.Geteuid() != 0 || os.WriteFile(filepath.Join(dir, "shut", "mine"), nil, 0o600) != nil {
+		t.Error("we gave up our own rights")
+	}
+}
+
 // TestProbe: as root in a system that permits it a wall can be built; otherwise it says why not.
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()

@@ -264,9 +264,6 @@ func (w *Wall) openFolder(f Folder) (opened, error) {
 		return o, errors.New("it leads elsewhere than when it was named")
 	}
 	o.whole, o.closed = true, f.ReadOnly
-	if !o.closed && w.Root == "" {
-		o.take()
-	}
 	never := append([]string{"/", "/proc", "/sys", "/dev"}, privates...)
 	for _, dir := range w.Hide {
 		if real, err := realPath(dir); err == nil {
@@ -282,6 +279,14 @@ func (w *Wall) openFolder(f Folder) (opened, error) {
 		if real, err := realPath(dir); err == nil && strings.HasPrefix(o.path, real+"/") {
 			return o, errors.New("it lies in a folder that no project may see")
 		}
+	}
+	if f.Below != "" {
+		if o.handle, err = w.below(o.handle, f.Below); err != nil {
+			return o, err
+		}
+	}
+	if !o.closed && w.Root == "" {
+		o.take()
 	}
 	if f.At != "" {
 		o.path = f.At

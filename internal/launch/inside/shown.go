@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
+	"unsafe"
 )
 
 // Folders of ours, which are seen where the user wished: datasets and models. On the machine's own file system each first folder on the way, such
@@ -24,6 +26,39 @@ func (w *Wall) firsts() (list []string) {
 		}
 	}
 	return list
+}
+
+// below opens a folder in one that is open, with no more rights than the tenant has; no link leads out of it.
+func (w *Wall) below(handle int, file string) (fd int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread, and what it gave up, ends with us
+		if err = takeOn(w.UID, w.GID); err == nil {
+			fd, err = openBelow(handle, file)
+		}
+	}()
+	<-done
+	return fd, err
+}
+
+// openBelow is openat2, RESOLVE_BENEATH.
+func openBelow(handle int, file string) (int, error) {
+	const openat2, noMagicLinks, beneath, tries = 437, 0x02, 0x08, 100
+	name, err := syscall.BytePtrFromString(file)
+	if err != nil {
+		return 0, err
+	}
+	how := struct{ flags, mode, resolve uint64 }{flags: oPath | syscall.O_DIRECTORY | syscall.O_CLOEXEC, resolve: noMagicLinks | beneath}
+	for try := 1; ; try++ {
+		fd, _, e := syscall.Syscall6(openat2, uintptr(handle), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
+		switch {
+		case e == 0:
+			return int(fd), nil
+		case e != syscall.EAGAIN || try == tries: // somebody renames a folder on the way
+			return 0, e
+		}
+	}
 }
 
 // apart refuses folders of ours where something else is, or leads to.

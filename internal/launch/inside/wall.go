@@ -72,6 +72,7 @@ type Image struct {
 type Folder struct {
 	Path     string
 	Real     string // where it must lead, without links; "": nobody knows
+	Below    string // what of it is seen: a path in it, a tenant's word, which is opened with the tenant's rights; "": all of it
 	ReadOnly bool
 	// At is where it is seen, with nothing else of its first folder; "": at its own path. One of ours, which has no Real, is read-only.
 	At string

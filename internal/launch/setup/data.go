@@ -43,7 +43,7 @@ type dataMount struct {
 // root is where its files lie on the node.
 func (m dataMount) root() string {
 	if m.folder != nil {
-		return m.folder.Path
+		return filepath.Join(m.folder.Path, m.folder.Below)
 	}
 	return m.held.Root
 }
@@ -212,7 +212,7 @@ func (s *Supplies) seenAt(m *dataMount) string {
 	return m.Path
 }
 
-// holdFolder finds the folder that a version by reference is, which must be what its listing says.
+// holdFolder finds the folder that a version by reference is, or lies in, which must be what its listing says.
 func (s *Supplies) holdFolder(ctx context.Context, ref mount.AssetRef) (*inside.Folder, error) {
 	folder, err := volumeOf(s.at.Home.Replica, mount.Volume{Name: ref.Source.Folder, Path: ref.Path, ReadOnly: true}, s.at.Home.Folders)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Supplies) holdFolder(ctx context.Context, ref mount.AssetRef) (*inside.
 	if !slices.ContainsFunc(wall.Folders, func(f inside.Folder) bool { return f.Path == folder.Path }) { // its code may lie there too
 		wall.Folders = append(wall.Folders, inside.Folder{Path: folder.Path, Real: folder.Real, ReadOnly: true})
 	}
-	o := chore.Order{Compare: &chore.Compare{Dir: folder.Path, Digest: ref.Digest}}
+	o := chore.Order{Compare: &chore.Compare{Dir: folder.Path, Below: folder.Below, Digest: ref.Digest}}
 	if err := s.serveData(ctx, ref.Digest, wall, o, nil); err != nil {
 		return nil, err
 	}

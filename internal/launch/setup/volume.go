@@ -23,13 +23,13 @@ func volumesOf(r engine.Replica, granted []api.NamedFolder) (out []inside.Folder
 }
 
 func volumeOf(r engine.Replica, v mount.Volume, granted []api.NamedFolder) (inside.Folder, error) {
-	in, rest := api.ResolveFolder(v.Name, granted)
-	if in == nil || rest != "" || in.Real == "" {
+	in, below := api.ResolveFolder(v.Name, granted)
+	if in == nil || in.Real == "" {
 		return inside.Folder{}, process.CantStart(process.CodeNotExecutable, nil,
 			"The node %s has no folder %q that project %s may use; its operator names one with --folder.",
 			"节点 %s 上没有项目 %[3]s 可用的目录 %[2]q；请运维人员用 --folder 命名。", r.Node, v.Name, r.Project)
 	}
-	return inside.Folder{Path: in.Path, Real: in.Real, ReadOnly: in.ReadOnly || v.ReadOnly, At: v.Path}, nil
+	return inside.Folder{Path: in.Path, Real: in.Real, Below: below, ReadOnly: in.ReadOnly || v.ReadOnly, At: v.Path}, nil
 }
 
 // volumeVariables say where each is: $FERMI_VOLUME_NAME. Where nothing is mounted, that is on the node itself.

@@ -229,7 +229,7 @@ func (s *uploads) checkSources(ctx context.Context, p *api.Project, a asset.Asse
 		bad = append(bad, asset.CheckSource("imported", wish.Imported)...)
 	}
 	if wish.Source != nil {
-		bad = append(bad, asset.CheckReference("source", wish.Source)...)
+		bad = append(bad, asset.CheckSource("source", wish.Source)...)
 		if a.Kind() != asset.DatasetKind {
 			bad = append(bad, fault.Field{Path: "source", Message: fault.T("Only versions of datasets can lie elsewhere; upload or import a model.", "只有数据集版本可以引用别处的数据；模型请上传或导入。")})
 		}

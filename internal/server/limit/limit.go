@@ -80,9 +80,14 @@ func set[T comparable](v *T, fallback T) {
 	}
 }
 
+// mostGreetings is a part of all that the door for SSH takes at a time, so that one address does not take them all.
+const mostGreetings = 32
+
 type Counters struct {
 	Calls, Refused *Buckets
 	Streams, Pages *StreamCount
+	// Greetings are connections from a neighbourhood that are signing in.
+	Greetings *StreamCount
 	// guesses are failed sign-ins by user: at most a minute, because a stranger can cause it.
 	// addresses are those by remote address.
 	Guesses, Addresses *Throttle
@@ -94,6 +99,7 @@ func New(l Limits, c clock.Clock) *Counters {
 		Refused:   &Buckets{rate: rate.Limit(l.AuthRate), burst: l.AuthBurst, max: l.Remembered, clock: c},
 		Streams:   &StreamCount{max: l.Streams, held: map[string]int{}},
 		Pages:     &StreamCount{max: l.Pages, held: map[string]int{}},
+		Greetings: &StreamCount{max: mostGreetings, held: map[string]int{}},
 		Guesses:   &Throttle{Free: 5, cap: time.Minute, max: l.Remembered, clock: c},
 		Addresses: &Throttle{Free: 20, cap: 15 * time.Minute, max: l.Remembered, clock: c},
 	}
@@ -154,7 +160,7 @@ func (b *Buckets) sweep(now time.Time) {
 	}
 }
 
-// StreamCount counts the open streams of each user, and lets Run wait for all.
+// StreamCount counts what each key holds open, such as the streams of a user, and lets Run wait for all.
 type StreamCount struct {
 	max  int
 	mu   sync.Mutex

@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/audit"
 	"github.com/fermi-cluster/fermi/internal/server/limit"
+	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/server/tenant"
 	"github.com/fermi-cluster/fermi/internal/server/terminal"
@@ -33,8 +34,8 @@ const (
 	mostStrangers = 128
 	// mostChannels is how many a connection may have at a time.
 	mostChannels = 256
-	// tries is how many keys a client may offer; agents often hold some.
-	tries = 20
+	// tries is how many keys a client may offer; agents often hold some. From an address with too many refusals it is triesFew.
+	tries, triesFew = 20, 6
 	// version is what clients see; OpenSSH looks for bugs of others in it.
 	version = "SSH-2.0-Fermi"
 )
@@ -87,20 +88,30 @@ func (d *Door) Run(ctx context.Context, l net.Listener) error {
 
 // serve is one connection's life; known is called once it is no stranger's any more.
 func (d *Door) serve(ctx context.Context, raw net.Conn, known func()) {
-	known = sync.OnceFunc(known)
-	defer known()
-	defer raw.Close()
 	ip, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 	near := limit.Neighbourhood(ip)
-	if !d.Counts.Refused.Has(near) {
-		return // too many refusals: they wait
+	isFew := d.Counts.Greetings.Open(near)
+	greeted := sync.OnceFunc(func() {
+		known()
+		if isFew {
+			d.Counts.Greetings.Close(near)
+		}
+	})
+	defer greeted()
+	defer raw.Close()
+	if !isFew {
+		return // they may try again
 	}
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	_ = raw.SetDeadline(time.Now().Add(greetFor))
-	g := &greeting{door: d, ctx: ctx, ip: ip}
+	// Somebody at the same address may have a key that is right: strangers' refusals leave them fewer tries, but never close the door.
+	g := &greeting{door: d, ctx: ctx, ip: ip, tries: tries}
+	if !d.Counts.Refused.Has(near) {
+		g.tries = triesFew
+	}
 	conn, channels, requests, err := ssh.NewServerConn(raw, g.config())
 	if err != nil {
-		if g.asked { // not who only looked whether anybody is here
+		if g.asked && !g.proven { // neither who only looked whether anybody is here, nor a user in front of the wrong environment
 			d.Counts.Refused.Take(near)
 			g.refused()
 		}
@@ -108,7 +119,7 @@ func (d *Door) serve(ctx context.Context, raw net.Conn, known func()) {
 		return
 	}
 	_ = raw.SetDeadline(time.Time{})
-	known()
+	greeted()
 	v := conn.Permissions.ExtraData[visitKey{}].(*visit)
 	if !d.Counts.Streams.Open(v.who.Payer()) {
 		_ = conn.Close()
@@ -134,16 +145,19 @@ type greeting struct {
 	door  *Door
 	ctx   context.Context //nolint:containedctx // of one handshake, whose callbacks take none
 	ip    string
+	tries int
 	asked bool   // a key was shown, or a word asked for
 	tried string // the fingerprint of the last key
-	told  bool
+	// proven: a user's key is its own.
+	proven bool
+	told   bool
 }
 
 type visitKey struct{}
 
 func (g *greeting) config() *ssh.ServerConfig {
 	cfg := &ssh.ServerConfig{
-		MaxAuthTries: tries, ServerVersion: version,
+		MaxAuthTries: g.tries, ServerVersion: version,
 		PublicKeyCallback: g.known, VerifiedPublicKeyCallback: g.enter, KeyboardInteractiveCallback: g.explain,
 	}
 	cfg.AddHostKey(g.door.HostKey())
@@ -169,7 +183,14 @@ func (g *greeting) known(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permission
 // enter is asked when the client has proven that the key is its own: now it may hear why it gets nowhere.
 func (g *greeting) enter(conn ssh.ConnMetadata, _ ssh.PublicKey, given *ssh.Permissions, _ string) (*ssh.Permissions, error) {
 	v := given.ExtraData[visitKey{}].(*visit)
-	if err := v.find(g.ctx, conn.User()); err != nil {
+	g.proven = true
+	var err error
+	if ok, wait := g.door.Counts.Calls.Take(v.who.Payer()); ok {
+		err = v.find(g.ctx, conn.User())
+	} else {
+		err = refuse.TooMany("TooManyRequests", wait, fault.T("You come too often.", "您的连接过于频繁。"))
+	}
+	if err != nil {
 		g.told = true
 		return nil, &ssh.BannerError{Err: err, Message: words(err)}
 	}

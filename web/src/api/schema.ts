@@ -6875,6 +6875,11 @@ export interface components {
              * @example 1h30m
              */
             ping?: string;
+            /**
+             * @description balance: a zone that is more than 70 % busy gives requests to the least busy other primary zone, the more the fuller it is. weights when absent: it gives some away only when it is full.
+             * @enum {string}
+             */
+            zones?: "weights" | "balance";
         };
         ServiceHealth: {
             /**
@@ -7297,7 +7302,7 @@ export interface components {
             version?: number;
         };
         Source: {
-            /** @description A folder of the machines that the project was granted, by its name; of an import also NAME/path in one. */
+            /** @description A folder of the machines that the project was granted: NAME, or NAME/path in one. */
             folder?: string;
             s3?: components["schemas"]["S3Source"];
         };

@@ -955,7 +955,6 @@ export const en: Catalogue = {
   "import.noSecret": "Choose the account; make one with: fermi secret set NAME --type s3.",
   "import.badEndpoint": "Write https://host or http://host:port.",
   "import.badFolder": "Write NAME or NAME/PATH, without a leading / and without '..'.",
-  "import.wholeFolder": "By reference it is all of a folder: give its name alone.",
   "data.title": "Datasets",
   "data.how": "Bring a folder, or send only what changed in it:",
   "data.or": "or from a bucket or a folder of the machines, by a task:",

@@ -917,7 +917,6 @@ export const zh = {
   "import.noSecret": "请选择帐号；可用 fermi secret set 名称 --type s3 创建。",
   "import.badEndpoint": "请写作 https://主机 或 http://主机:端口。",
   "import.badFolder": "请写作 名称 或 名称/路径，不以 / 开头，且不含 '..'。",
-  "import.wholeFolder": "引用版本须为整个目录：只填写目录名称。",
   "data.title": "数据集",
   "data.how": "上传文件夹，之后只发送有变化的部分：",
   "data.or": "或由任务从桶、主机目录导入：",
