@@ -81,6 +81,7 @@ $(STATICCHECK): | deps
 	@mv $(CACHE)/bin/staticcheck $@
 
 test: build $(STATICCHECK) ## format, vet, staticcheck, all unit tests with the race detector, a few crash rounds
+	@scripts/install-deps.sh /usr/bin/python3:python3
 	@STATICCHECK=$(STATICCHECK) scripts/test.sh
 
 test-sdk: ## the Python SDK's own tests, with Debian's python3 and nothing else

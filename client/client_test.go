@@ -18,6 +18,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/test/foreign"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -151,9 +152,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	srv := httptest.NewServer(http.NotFoundHandler())
-	addr := srv.URL
-	srv.Close()
+	addr := "http://" + foreign.Nobody(t)
 	c, err := New(Config{Server: addr, Token: "fermi_x_secret"})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/test/foreign"
 )
 
 // TestServers: reads go on at the next server whatever the first does, writes only when it did nothing.
@@ -33,9 +34,7 @@ func TestServers(t *testing.T) {
 		t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
 		list += srv.URL + ","
 	}
-	dead := httptest.NewServer(nil)
-	list = dead.URL + " , " + list[:len(list)-1]
-	dead.Close()
+	list = "http://" + foreign.Nobody(t) + " , " + list[:len(list)-1]
 	c, err := New(Config{Server: list})
 	if err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func TestSmuggling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(patient))
 		one := "/" + strings.ReplaceAll(name, " ", "-")
 		_, _ = io.WriteString(conn, strings.Replace(head, "/%s", one, 1)+rest)
 		answer, _ := io.ReadAll(conn)
@@ -279,7 +279,7 @@ func TestFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patient))
 	_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+strings.Repeat("\xff", 1<<10))
 	if _, err := io.Copy(io.Discard, conn); err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("a client that sends no frames is not hung up on: %v", err)

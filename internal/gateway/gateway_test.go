@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/test/foreign"
 )
 
 // known is what a gateway reads of the store.
@@ -323,12 +324,7 @@ func TestEnds(t *testing.T) {
 // only later.
 func TestNobodyListens(t *testing.T) {
 	w := newWorld(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead := l.Addr().String()
-	_ = l.Close()
+	dead := foreign.Nobody(t)
 	w.serve("half", func(s *serving.ServiceEndpointsSpec) {
 		s.Replicas = append(s.Replicas, serving.ServiceEndpoint{Replica: "dead", Address: dead})
 	}, http.HandlerFunc(echo))
@@ -400,7 +396,7 @@ func TestBounds(t *testing.T) {
 	}
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
-	w.serve("slow", func(s *serving.ServiceEndpointsSpec) { s.Timeout = api.Duration(50 * time.Millisecond) }, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	w.serve("slow", func(s *serving.ServiceEndpointsSpec) { s.Timeout = api.Duration(500 * time.Millisecond) }, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 		case <-hang:

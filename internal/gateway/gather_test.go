@@ -128,7 +128,7 @@ func TestGatherTimeout(t *testing.T) {
 	w := newWorld(t)
 	asked := gathers(w, 4, time.Hour)
 	req := w.request(http.MethodPost, "/inference/double/", "ann", strings.NewReader(`{"instances": [1]}`))
-	req.Header.Set("X-Request-Timeout", "50ms")
+	req.Header.Set("X-Request-Timeout", "500ms")
 	if status, text, _ := w.do(req); status != http.StatusGatewayTimeout || len(asked()) != 0 {
 		t.Errorf("%d %s, asked %v", status, text, asked())
 	}

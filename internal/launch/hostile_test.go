@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/launch/shm"
 	"github.com/fermi-cluster/fermi/internal/launch/shmtest"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -153,7 +155,7 @@ func TestHostileSlots(t *testing.T) {
 				t.Error("it was opened for writing")
 			}
 			e.saves.Check(link.Generation{Number: 2, Membership: link.Membership{World: 1}, States: link.States{Restore: 6}})
-			if time.Since(began) > 10*time.Second {
+			if time.Since(began) >= steward.Patience {
 				t.Error("it hung")
 			}
 			if now, err := os.ReadFile(world); err != nil || !bytes.Equal(now, was) {
@@ -223,11 +225,12 @@ func TestHostileFolder(t *testing.T) {
 	if err := os.RemoveAll(ckptDir); err != nil {
 		t.Fatal(err)
 	}
-	stop, swapped := make(chan struct{}), 0
+	stop := make(chan struct{})
+	var swapped atomic.Int64
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_ = asTenant(func() error {
-			for ; ; swapped++ {
+			for ; ; swapped.Add(1) {
 				select {
 				case <-stop:
 					return nil
@@ -235,13 +238,13 @@ func TestHostileFolder(t *testing.T) {
 				}
 				_ = os.Mkdir(ckptDir, 0o755)
 				_ = os.Rename(ckptDir, ckptDir+".old")
-				_ = os.Symlink([]string{others, e.w.dir, e.secret}[swapped%3], ckptDir)
+				_ = os.Symlink([]string{others, e.w.dir, e.secret}[swapped.Load()%3], ckptDir)
 				_ = os.Remove(ckptDir)
 				_ = os.RemoveAll(ckptDir + ".old")
 			}
 		})
 	})
-	for range 150 {
+	for n := 0; n < 150 || swapped.Load() < 100; n++ {
 		_ = place()
 		if w, err := e.saves.Folder.Watcher(1); err == nil && w != nil {
 			list, _ := w.Look()
@@ -254,9 +257,6 @@ func TestHostileFolder(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if swapped < 100 {
-		t.Errorf("only %d swaps", swapped)
-	}
 	if list, err := os.ReadDir(others); err != nil || len(list) != 1 {
 		t.Errorf("another's folder holds %v %v", list, err)
 	}
@@ -287,7 +287,7 @@ func TestHostileFacts(t *testing.T) {
 	}
 	began := time.Now()
 	inspect.FactsOf(e.Home.Steward, []string{"python3"}, []string{"PATH=" + code + ":/usr/bin:/bin", "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.Home.Dir)
-	if _, err := e.Home.Steward.Text(pipe, 10); err == nil || time.Since(began) > 10*time.Second {
+	if _, err := e.Home.Steward.Text(pipe, 10); err == nil || time.Since(began) >= steward.Patience {
 		t.Error(err, time.Since(began))
 	}
 	if names, err := e.Home.Steward.Names(link, 10); err == nil && slices.Contains(names, "admin.token") {

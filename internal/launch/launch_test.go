@@ -446,6 +446,10 @@ func TestLostLauncherIsNotReplaced(t *testing.T) {
 	r.goes()
 	// Only then does nothing more go into the pipe that dies with the launcher.
 	eventually(t, "up", func() bool { return r.has(record.FileStart)() && slices.Contains(r.lines(), "O:up") })
+	eventually(t, "it sleeps", func() bool { // while it becomes another program nobody knows whose it is
+		pids := r.marked()
+		return len(pids) == 1 && strings.HasPrefix(process.ProcFile(pids[0], "cmdline"), "sleep")
+	})
 	_ = l.cmd.Process.Kill()
 	_ = l.wait()
 	alive := r.marked()

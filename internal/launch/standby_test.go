@@ -47,7 +47,7 @@ func scripted(t *testing.T, make func(func(*engine.Replica), ...string) *replica
 	t.Helper()
 	python := "/usr/bin/python3" // another one on the PATH may be a script that looks for an interpreter
 	if _, err := os.Stat(python); err != nil {
-		t.Skip("no python3 of the system here")
+		t.Fatal("no python3 of the system here; make test installs it")
 	}
 	folder, err := os.MkdirTemp("/tmp", "f")
 	if err != nil {

@@ -154,12 +154,16 @@ func TestFaultsThroughTheWall(t *testing.T) {
 // TestStopThroughTheWall: SIGTERM reaches the command once, SIGKILL everything.
 func TestStopThroughTheWall(t *testing.T) {
 	w := newWorld(t)
-	r := w.walled(func(s *engine.Replica) { s.StopGrace = api.Duration(100 * time.Millisecond) }, "sh", "-c",
+	r := w.walled(nil, "sh", "-c",
 		`trap 'echo asked' TERM; (trap '' TERM; echo up; while :; do sleep 0.05; done) & while :; do wait; done`)
 	l := r.launch()
 	r.goes()
 	eventually(t, "up", func() bool { return strings.Contains(strings.Join(r.lines(), " "), "O:up") })
 	_ = unix.Kill(l.cmd.Process.Pid, unix.SIGTERM)
+	eventually(t, "asked", func() bool { return strings.Contains(strings.Join(r.lines(), " "), "O:asked") })
+	if err := w.server.hub.Stop(r.spec.Name, 0); err != nil { // its grace is over
+		t.Fatal(err)
+	}
 	if err := l.wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -299,11 +299,11 @@ func TestLife(t *testing.T) {
 	if d := cmp.Diff([]string{"hello"}, w.lines(s)); d != "" {
 		t.Fatal(d)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.notified[testName] < 5 { // attached, started, exited, done, detached
-		t.Fatalf("notified %d times", w.notified[testName])
-	}
+	eventually(t, "told of attached, started, exited, done, detached", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.notified[testName] >= 5
+	})
 }
 
 // TestReplay: servers come and go while lines are written; in the end each line is there once, in order.
@@ -552,8 +552,13 @@ func TestSilentServer(t *testing.T) {
 	eventually(t, "attached", func() bool { return still.hub.Attached(testName) })
 	w.endpoints(good.target)
 	eventually(t, "left for the other", func() bool {
-		fake.Advance(hearing.SilenceLimit)
-		return good.hub.Attached(testName)
+		if good.hub.Attached(testName) {
+			return true
+		}
+		if fake.Advance(100 * time.Millisecond); still.hub.Attached(testName) {
+			fake.Advance(hearing.SilenceLimit)
+		}
+		return false
 	})
 }
 

@@ -297,6 +297,9 @@ type answerOf struct {
 
 func (w *world) open(method, path, token string, body io.Reader, headers ...string) *http.Response {
 	w.t.Helper()
+	if of, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/"), "?"); method == "GET" && !strings.Contains(of, "/") {
+		w.hear() // it is of many: what it does not show nobody looks for
+	}
 	req, err := http.NewRequest(method, w.base+path, body)
 	must(w.t, err)
 	if token != "" {
@@ -401,11 +404,16 @@ type feed struct {
 	ch   chan event
 }
 
-func (w *world) events(path, token string, headers ...string) *feed {
-	w.t.Helper()
-	if now, err := w.store.Now(w.t.Context()); err == nil { // what was written before is seen: a plain read may be of a moment ago
+// hear waits until the cache has what was written before: a plain read may be of a moment ago.
+func (w *world) hear() {
+	if now, err := w.store.Now(w.t.Context()); err == nil {
 		_, _ = w.store.Get(w.t.Context(), api.Key{Kind: api.KindZone, Name: "none"}, now)
 	}
+}
+
+func (w *world) events(path, token string, headers ...string) *feed {
+	w.t.Helper()
+	w.hear()
 	resp := w.open("GET", path, token, nil, append(headers, "Accept", "text/event-stream")...)
 	if resp.StatusCode != 200 {
 		raw, _ := io.ReadAll(resp.Body)

@@ -69,8 +69,23 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// secureEtcd is one that wants a certificate of its authority.
+// secureEtcd is one that wants a certificate of its authority. A free port may be somebody else's before etcd has it: then others are tried.
 func secureEtcd(t *testing.T, dir string) string {
+	t.Helper()
+	for try := 0; ; try++ {
+		e, at, err := startEtcd(t, dir)
+		if err == nil {
+			t.Cleanup(e.Close)
+			<-e.Server.ReadyNotify()
+			return at
+		}
+		if try == 5 {
+			t.Fatal(err)
+		}
+	}
+}
+
+func startEtcd(t *testing.T, dir string) (e *embed.Etcd, at string, err error) {
 	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.ZapLoggerBuilder, cfg.UnsafeNoFsync = filepath.Join(dir, "etcd"), embed.NewZapLoggerBuilder(zap.NewNop()), true
@@ -82,13 +97,8 @@ func secureEtcd(t *testing.T, dir string) string {
 	cfg.ClientTLSInfo = transport.TLSInfo{
 		CertFile: filepath.Join(dir, "etcd.pem"), KeyFile: filepath.Join(dir, "etcd.key"), TrustedCAFile: filepath.Join(dir, "ca.pem"), ClientCertAuth: true,
 	}
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	<-e.Server.ReadyNotify()
-	return client.String()
+	e, err = embed.StartEtcd(cfg)
+	return e, client.String(), err
 }
 
 // TestMutualTLS: a wrong certificate is refused, and once the file holds the right one the same client
@@ -101,13 +111,13 @@ func TestMutualTLS(t *testing.T) {
 	endpoint := secureEtcd(t, dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	certify(t, dir, "fermi", nil, nil) // signed by nobody etcd knows
-	tries := func(o Outside) error {
+	tries := func(o Outside, within time.Duration) error {
 		c, err := Dial(o)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		_, err = New(Config{Client: c}).Now(ctx)
 		return err
@@ -130,7 +140,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 	certify(t, dir, "fermi", ca, signer) // renewed
 	eventually(t, "the renewed certificate is used", func() bool { return now(2*time.Second) == nil })
-	if err := tries(good); err != nil {
+	if err := tries(good, patience); err != nil {
 		t.Error(err)
 	}
 	for name, o := range map[string]Outside{
@@ -140,11 +150,11 @@ func TestMutualTLS(t *testing.T) {
 		"an empty authority": {Endpoints: good.Endpoints, CA: file("etcd.key"), Cert: good.Cert, Key: good.Key},
 		"an absent file":     {Endpoints: good.Endpoints, CA: file("nowhere"), Cert: good.Cert, Key: good.Key},
 	} {
-		if err := tries(o); err == nil {
+		if err := tries(o, time.Second); err == nil {
 			t.Errorf("%s got in", name)
 		}
 	}
-	if err := tries(Outside{Endpoints: good.Endpoints, CA: file("nowhere")}); fault.ReasonOf(err) != "BadEtcdCertificate" {
+	if err := tries(Outside{Endpoints: good.Endpoints, CA: file("nowhere")}, time.Second); fault.ReasonOf(err) != "BadEtcdCertificate" {
 		t.Errorf("an absent file: %v", err)
 	}
 }

@@ -365,6 +365,8 @@ func (w *world) says(cl *client.Client, project, name, text string) string {
 	w.t.Helper()
 	var log strings.Builder
 	harness.Eventually(w.t, name+" says "+text, func() bool {
+		task, err := client.Get[*api.TrainingTask](w.t.Context(), cl, project, name) // first: it may print its last words and end meanwhile
+		w.do(err)
 		log.Reset()
 		_ = cl.Logs(w.t.Context(), project, name, client.LogOptions{}, func(l client.LogLine) error {
 			fmt.Fprintln(&log, l.Text)
@@ -373,8 +375,6 @@ func (w *world) says(cl *client.Client, project, name, text string) string {
 		if strings.Contains(log.String(), text) {
 			return true
 		}
-		task, err := client.Get[*api.TrainingTask](w.t.Context(), cl, project, name)
-		w.do(err)
 		if task.Status.Phase.Finished() {
 			w.t.Fatalf("%s ended (%+v) without %q:\n%s", name, task.Status.Failure, text, log.String())
 		}

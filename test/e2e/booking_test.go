@@ -25,7 +25,7 @@ func TestMaintenance(t *testing.T) {
 	submit("mover", func(t *api.TrainingTask) { t.Spec.Preemptible = true })
 	w.phase("short", api.PhaseRunning)
 	mover := w.phase("mover", api.PhaseRunning)
-	contains(t, w.must("why", "waits"), "Booked", "GPU firmware", "expectedTime")
+	w.explained("waits", "Booked", "GPU firmware", "expectedTime")
 	if w.task("waits").Status.Phase != api.PhasePending {
 		t.Error("it was placed")
 	}

@@ -150,6 +150,16 @@ func (w *world) submit(task *api.TrainingTask) {
 	}
 }
 
+// explained waits until what `fermi why` says has all parts: who plans hears of a task a moment after it was submitted.
+func (w *world) explained(name string, parts ...string) (said string) {
+	w.t.Helper()
+	harness.Eventually(w.t, fmt.Sprintf("why %s says %q", name, parts), func() bool {
+		said = w.must("why", name)
+		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(said, p) })
+	})
+	return said
+}
+
 func shell(name string, replicas int, script string) *api.TrainingTask {
 	return &api.TrainingTask{Meta: api.Meta{Name: name}, Spec: api.TrainingTaskSpec{Roles: []api.Role{{
 		Name: "worker", Replicas: replicas, Command: []string{"/bin/sh", "-c", script},
@@ -244,7 +254,7 @@ func TestWhyAndQueue(t *testing.T) {
 	big := shell("big", 1, "true")
 	w.submit(big)
 	w.submit(shell("later", 1, "true"))
-	contains(t, w.must("why", "later"), "QueuePaused")
+	w.explained("later", "QueuePaused")
 	described := w.fermiIn(t.TempDir(), []string{"FERMI_LANG=zh"}, "queue", "describe", "default").out
 	contains(t, described, "default/later")
 	contains(t, described, "QueuePaused")
@@ -265,9 +275,9 @@ func TestWhyAndQueue(t *testing.T) {
 func TestStopEndsTheWholeTree(t *testing.T) {
 	w := up(t, "--demo")
 	task := shell("tree", 1, `trap 'echo got TERM' TERM; (setsid sleep 1000 &) ; sleep 1000 & echo up; while true; do wait; done`)
-	task.Spec.Timeouts = &api.Timeouts{StopGrace: api.Duration(300 * time.Millisecond)}
+	task.Spec.Timeouts = &api.Timeouts{StopGrace: api.Duration(3 * time.Second)}
 	w.submit(task)
-	w.phase("tree", api.PhaseRunning)
+	w.logUntil("default", "tree", "up") // a script that has only begun has no trap yet
 	id := w.task("tree").Meta.ID
 	w.must("train", "stop", "tree")
 	w.phase("tree", api.PhaseStopped)
@@ -305,7 +315,7 @@ func TestRestartPolicy(t *testing.T) {
 
 func TestRestartOfTheServerTouchesNothing(t *testing.T) {
 	w := up(t, "--demo")
-	w.submit(shell("long", 3, `i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); sleep 0.1; done`))
+	w.submit(shell("long", 3, `i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); sleep 0.4; done`))
 	w.phase("long", api.PhaseRunning)
 	if err := w.Stop(); err != nil {
 		t.Fatal(err)

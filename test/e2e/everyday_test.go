@@ -120,7 +120,12 @@ func TestDrainPreview(t *testing.T) {
 			w.must("node", "cordon", name)
 		}
 	}
-	contains(t, w.must("node", "drain", node, "--preview"), "0 tasks would move and 1 would wait", "[")
+	said := ""
+	harness.Eventually(t, "it would wait", func() bool { // once who plans has heard of all nodes
+		said = w.must("node", "drain", node, "--preview")
+		return strings.Contains(said, "0 tasks would move and 1 would wait")
+	})
+	contains(t, said, "[")
 	if r := w.fermi("node", "drain", "nowhere", "--preview"); r.code == 0 {
 		t.Errorf("%+v", r)
 	}

@@ -134,10 +134,7 @@ func TestMovesAdmit(t *testing.T) {
 	w.phase(beside, api.PhaseStopped)
 	w.submit(waiter("big", 1, 8, 500))
 	const command = "fermi train move small --node "
-	_, to, ok := strings.Cut(w.must("why", "big"), command)
-	if !ok {
-		t.Fatal(w.must("why", "big"))
-	}
+	_, to, _ := strings.Cut(w.explained("big", command), command)
 	w.must("train", "move", "small", "--node", strings.TrimSpace(to))
 	w.phase("big", api.PhaseRunning)
 	w.until("small", "running elsewhere", func(t *api.TrainingTask) bool { return t.Status.Phase == api.PhaseRunning && t.Status.Attempt == 2 })

@@ -21,7 +21,7 @@ func TestLimitOfAQueue(t *testing.T) {
 	w.submit(waiter("first", 1, 8, 500))
 	w.phase("first", api.PhaseRunning)
 	w.submit(waiter("second", 1, 1, 500))
-	contains(t, w.must("why", "second"), "QueueLimit")
+	w.explained("second", "QueueLimit")
 	contains(t, w.must("top"), "V100")
 	w.must("queue", "set", "default", "--limit", "V100=9")
 	w.phase("second", api.PhaseRunning)

@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/agentengine"
 	"github.com/fermi-cluster/fermi/internal/link/agency"
+	"github.com/fermi-cluster/fermi/test/foreign"
 )
 
 // TestTrips: agents of two zones measure the way between them, and those of one machine, of one zone, or that nobody reaches measure nothing.
@@ -27,13 +28,10 @@ func TestTrips(t *testing.T) {
 		return l
 	}
 	at := func(l net.Listener) string { return l.Addr().String() }
-	deaf := open()
-	nobody := at(deaf)
-	_ = deaf.Close()
 	type machine struct{ name, zone, boot, forward string }
 	machines := []machine{
 		{"p1", "p", "boot-p1", at(open())}, {"q1", "q", "boot-q1", at(open())}, {"q2", "q", "boot-q1", at(open())},
-		{"r1", "r", "boot-q1", at(open())}, {"s1", "s", "boot-s1", nobody}, {"u1", "u", "boot-u1", ""},
+		{"r1", "r", "boot-q1", at(open())}, {"s1", "s", "boot-s1", foreign.Nobody(t)}, {"u1", "u", "boot-u1", ""},
 	}
 	var nodes []api.Node
 	for _, m := range machines {

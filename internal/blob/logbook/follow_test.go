@@ -78,7 +78,7 @@ func TestManyFollowers(t *testing.T) {
 	const replicas, readers, count = 6, 5, 1500
 	st, _ := newFolder(t)
 	b := New(Config{Blob: st, ChunkBytes: 3000, MemoryBytes: 30_000})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	done := make(chan struct{})
 	var writers, all sync.WaitGroup

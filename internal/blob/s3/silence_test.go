@@ -81,7 +81,7 @@ func (m *mute) open(t *testing.T, silence time.Duration) *s3.Store {
 // that does so each time is away.
 func TestAServerThatGoesSilent(t *testing.T) {
 	m := &mute{times: 2}
-	st := m.open(t, 200*time.Millisecond)
+	st := m.open(t, time.Second)
 	in, _, err := st.Open(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAServerThatGoesSilent(t *testing.T) {
 		t.Fatalf("%d bytes after %d requests, %v", len(got), m.asked.Load(), err)
 	}
 	m = &mute{times: 2}
-	st = m.open(t, 200*time.Millisecond)
+	st = m.open(t, time.Second)
 	body := make([]byte, 64<<20) // more than the buffers between us hold
 	if _, err := st.Put(t.Context(), "k", bytes.NewReader(body)); err != nil || m.asked.Load() < 3 || m.took.Load() < int64(len(body)) {
 		t.Fatalf("%d bytes after %d requests, %v", m.took.Load(), m.asked.Load(), err)
@@ -111,7 +111,7 @@ func TestAServerThatGoesSilent(t *testing.T) {
 // TestHowSlowlyWeReadDoesNotCount: a reader that waits between two reads for longer than a server may be silent.
 func TestHowSlowlyWeReadDoesNotCount(t *testing.T) {
 	m := &mute{}
-	st := m.open(t, time.Second)
+	st := m.open(t, 3*time.Second)
 	in, _, err := st.Open(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestHowSlowlyWeReadDoesNotCount(t *testing.T) {
 	if _, err := io.ReadFull(in, head); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(1500 * time.Millisecond)
+	<-time.After(4 * time.Second)
 	if rest, err := io.ReadAll(in); err != nil || !bytes.Equal(append(head, rest...), m.object) || m.asked.Load() != 1 {
 		t.Fatalf("%d bytes, %v", len(rest), err)
 	}
@@ -139,7 +139,7 @@ type slowly struct {
 func (s *slowly) Read(p []byte) (int, error) {
 	if at := s.Size() - int64(s.Len()); at > 0 && !s.waited {
 		s.waited = true
-		<-time.After(1500 * time.Millisecond)
+		<-time.After(4 * time.Second)
 	}
 	return s.Reader.Read(p[:min(len(p), 4096)])
 }

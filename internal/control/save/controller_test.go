@@ -72,7 +72,7 @@ func (f *fleet) next(t *testing.T, so func(w link.Watermark) bool) link.Watermar
 			if so(m.mark) {
 				return m.mark
 			}
-		case <-clock.Real.After(30 * time.Second):
+		case <-clock.Real.After(time.Minute):
 			t.Fatal("nobody was told")
 		}
 	}
@@ -117,7 +117,7 @@ func TestTheLoopSaves(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for deadline := clock.Real.Now().Add(30 * time.Second); len(f.told) == 0; { // until it leads nobody hears it
+	for deadline := clock.Real.Now().Add(time.Minute); len(f.told) == 0; { // until it leads nobody hears it
 		if clock.Real.Now().After(deadline) {
 			t.Fatal("nobody was told")
 		}

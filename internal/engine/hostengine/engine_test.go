@@ -233,9 +233,20 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestLifeToTheEnd(t *testing.T) {
 	h := newHouse(t)
 	e, _ := h.open()
-	r := replicaOf(taskName(), 0, nil, "/bin/true")
+	r := replicaOf(taskName(), 0, map[string]string{"GATE": "1"}, "/bin/true")
 	h.start(e, r)
 	h.start(e, r) // a second time changes nothing
+	told := func(s engine.State) func() bool {
+		return func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return slices.Contains(h.changes[r.Name], s)
+		}
+	}
+	eventually(t, "the feed has said that it is there", told(engine.StateCreated)) // a feed tells the newest only
+	if err := os.WriteFile(filepath.Join(e.dirs.of(r.Name), "gate"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	o := h.await(e, r, engine.StateDone)
 	if o.Exit == nil || o.Exit.Reason != engine.ReasonSucceeded || o.Exit.Code != 0 || o.Started.IsZero() {
 		t.Errorf("observed %+v", o)
@@ -250,11 +261,7 @@ func TestLifeToTheEnd(t *testing.T) {
 		t.Errorf("token %q; want %q", got, want)
 	}
 	h.checkBorn(dir, r)
-	eventually(t, "the feed has said so", func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return slices.Contains(h.changes[r.Name], engine.StateDone)
-	})
+	eventually(t, "the feed has said so", told(engine.StateDone))
 	h.mu.Lock()
 	states := slices.Compact(slices.Clone(h.changes[r.Name]))
 	h.mu.Unlock()

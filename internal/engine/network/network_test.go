@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,9 +86,17 @@ func listen(t *testing.T, s *Space, at string) string {
 	return foreign.HangUp(t, l)
 }
 
+// patient is for machines that do much else.
+const patient = time.Minute
+
+// reach is for who must not get there; where nobody answers it gives up soon.
 func reach(s *Space, host, port string) error {
+	return reachWithin(s, host, port, 500*time.Millisecond)
+}
+
+func reachWithin(s *Space, host, port string, most time.Duration) error {
 	return s.Do(func() error {
-		c, err := net.DialTimeout("tcp4", net.JoinHostPort(host, port), 500*time.Millisecond)
+		c, err := net.DialTimeout("tcp4", net.JoinHostPort(host, port), most)
 		if err == nil {
 			c.Close()
 		}
@@ -147,14 +156,17 @@ func TestWhoReachesWhom(t *testing.T) {
 		{"metadata of another cloud", a1.Space, "100.100.100.200", "80", false},
 		{"another's loopback", a2.Space, "127.0.0.1", loopback, false},
 	} {
-		if err := reach(c.from, c.host, c.port); (err == nil) != c.open {
+		most := 500 * time.Millisecond
+		if c.open {
+			most = patient
+		}
+		if err := reachWithin(c.from, c.host, c.port, most); (err == nil) != c.open {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
-	// Refused at once, not after a while.
-	begin := time.Now()
-	if err := reach(a1.Space, "169.254.169.254", "80"); err == nil || time.Since(begin) > 400*time.Millisecond {
-		t.Error(err, time.Since(begin))
+	// Refused, not left without an answer.
+	if err := reachWithin(a1.Space, "169.254.169.254", "80", patient); err == nil || isTimeout(err) {
+		t.Error(err)
 	}
 }
 
@@ -164,7 +176,7 @@ func TestWayOut(t *testing.T) {
 	r := add(t, n, 1001, "a-1")
 	world, gate := outside(t)
 	port := listen(t, world, ":0")
-	if err := reach(r.Space, gate[1], port); err != nil {
+	if err := reachWithin(r.Space, gate[1], port, patient); err != nil {
 		t.Error("the way out:", err)
 	}
 	inner := listen(t, r.Space, ":0")
@@ -283,7 +295,7 @@ func TestNothingIsLeft(t *testing.T) {
 
 func waitGone(t *testing.T, name string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patient); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := netlink.LinkByName(name); errors.As(err, &netlink.LinkNotFoundError{}) {
 			return
 		} else if time.Now().After(end) {
@@ -329,7 +341,7 @@ func TestMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer twice.Close()
-	if err := reach(twice, a1.Address.Addr().String(), listen(t, a1.Space, ":0")); err != nil {
+	if err := reachWithin(twice, a1.Address.Addr().String(), listen(t, a1.Space, ":0"), patient); err != nil {
 		t.Error(err)
 	}
 }
@@ -352,7 +364,7 @@ func TestManyBlocks(t *testing.T) {
 	if first.Bridge == last.Bridge || first.Bridge == b.Bridge || last.Bridge == b.Bridge {
 		t.Fatal(first.Bridge, last.Bridge, b.Bridge)
 	}
-	if err := reach(first.Space, last.Address.Addr().String(), listen(t, last.Space, ":0")); err != nil {
+	if err := reachWithin(first.Space, last.Address.Addr().String(), listen(t, last.Space, ":0"), patient); err != nil {
 		t.Error(err)
 	}
 	if err := reach(b.Space, last.Address.Addr().String(), listen(t, last.Space, ":0")); err == nil {
@@ -443,16 +455,19 @@ func TestOtherFirewalls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out += len(rules)
+			out += len(ownRules(rules, n.tableName())) // other instances on this machine have theirs
+			if !slices.ContainsFunc(rules, func(r *nftables.Rule) bool { return len(r.UserData) == 0 }) {
+				t.Error("the chain's own rule is gone")
+			}
 		}
 		return out
 	}
 	for range 2 {
-		if err := n.locked(n.ensure); err != nil || count() != 2+3 {
+		if err := n.locked(n.ensure); err != nil || count() != 3 {
 			t.Error(count(), err)
 		}
 	}
-	if err := n.Leave(); err != nil || count() != 2 {
+	if err := n.Leave(); err != nil || count() != 0 {
 		t.Error(count(), err)
 	}
 }

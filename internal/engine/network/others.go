@@ -1,9 +1,12 @@
 package network
 
 import (
+	"errors"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
 )
 
 // Other firewalls of the machine (Docker's, firewalld, ufw) may drop what they don't know, and a packet passes only when no
@@ -34,7 +37,7 @@ func (p plan) admit(c *nftables.Conn) error {
 				Exprs: append(named(key, p.bridgePrefix(), true), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}),
 			})
 		}
-		if err := c.Flush(); err != nil {
+		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) { // or the chain was removed meanwhile
 			return err
 		}
 	}
@@ -84,7 +87,7 @@ func dismiss(c *nftables.Conn, table string) error {
 				return err
 			}
 		}
-		if err := c.Flush(); err != nil {
+		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) { // so is it with its chain
 			return err
 		}
 	}

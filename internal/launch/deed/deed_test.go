@@ -81,7 +81,7 @@ func TestBeneath(t *testing.T) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
-	if time.Since(began) > 10*time.Second {
+	if time.Since(began) > time.Minute {
 		t.Error("something was waited for")
 	}
 	if list, err := os.ReadDir(outside); err != nil || len(list) != 1 {

@@ -92,10 +92,11 @@ func TestWhoPrintsIsFollowed(t *testing.T) {
 	if told.Step != 5 || !told.Printed || !told.Watched || told.SteppedAt.IsZero() || told.Pace.Steps != 4 {
 		t.Errorf("%+v", told)
 	}
-	if list := r.Progress.Unnamed(time.Now()); len(list) != 1 || list[0] != 0 {
+	now := time.Now()
+	if list := r.Progress.Unnamed(now); len(list) != 1 || list[0] != 0 {
 		t.Errorf("whose process is looked for: %v", list)
 	}
-	if list := r.Progress.Unnamed(time.Now()); len(list) != 0 {
+	if list := r.Progress.Unnamed(now); len(list) != 0 {
 		t.Errorf("and again at once: %v", list)
 	}
 	if r.Printed(0, PrintedStep{Step: 6}, 2) {
