@@ -26,7 +26,7 @@ func TestKindsSpeakTheSame(t *testing.T) {
 		"exec x":                  "fermi env shell x, fermi train shell x",
 		"service deploy x":        "fermi service create x",
 		"data push x ./x":         "fermi data upload x ./x?",
-		"model pull x":            "fermi model download x",
+		"model pull x":            "fermi model download NAME DIR?",
 		"env create x --disk 5Gi": "--storage?",
 	} {
 		root := cli.Root(cli.BuildInfo{})
