@@ -55,7 +55,9 @@ func enterCommand() *cobra.Command {
 				return err
 			}
 			if cache != "" {
-				fill(cmd.Context(), depot.Depot{Dir: cache, Most: most, Drop: dropHere}, cfg, secret)
+				if err := fill(cmd.Context(), depot.Depot{Dir: cache, Most: most, Drop: dropHere}, cfg, secret); err != nil {
+					cfg.Log.Warn("the node's cache is not filled", "error", err)
+				}
 			}
 			return leave(token, secret)
 		},
@@ -83,21 +85,18 @@ func leave(path, token string) error {
 const fillTries = 8
 
 // fill has the versions that a replica names be in the node's cache, as far as that goes: one that is not there is fetched by its launcher, which has the words for it.
-func fill(ctx context.Context, d depot.Depot, cfg exchange.Config, token string) {
+func fill(ctx context.Context, d depot.Depot, cfg exchange.Config, token string) error {
 	orders, err := orderlink.Open(orderlink.Config{Replica: cfg.Replica, Token: token, Endpoints: cfg.Endpoints, Log: cfg.Log, Clock: cfg.Clock})
 	if err != nil {
-		cfg.Log.Warn("the cache is not filled", "error", err)
-		return
+		return err
 	}
 	spec, err := orders.Ask()
 	if err != nil {
-		cfg.Log.Warn("the cache is not filled", "error", err)
-		return
+		return err
 	}
 	client, err := link.NewClient(link.ClientConfig{Name: cfg.Replica, Token: token, Endpoints: cfg.Endpoints, Log: cfg.Log, Clock: cfg.Clock})
 	if err != nil {
-		cfg.Log.Warn("the cache is not filled", "error", err)
-		return
+		return err
 	}
 	from := lend.Source{Client: client}
 	for _, ref := range slices.Concat(spec.Replica.Mounts.Datasets, spec.Replica.Mounts.Models) {
@@ -118,6 +117,7 @@ func fill(ctx context.Context, d depot.Depot, cfg exchange.Config, token string)
 			<-cfg.Clock.After(pause)
 		}
 	}
+	return nil
 }
 
 func dropHere(_ context.Context, _ int, place, digest string) error { return depot.Drop(place, digest) }

@@ -26,7 +26,7 @@ func (d *Depot) Keep(ctx context.Context, v Version, fetch func(ctx context.Cont
 	if err != nil {
 		return err
 	}
-	return held.Close()
+	return errors.Join(os.Chmod(held.lock.Name(), 0o644), held.Close()) // who sees it may be anybody
 }
 
 // layHere is Lay in this process.

@@ -48,6 +48,9 @@ func TestKeep(t *testing.T) {
 	if len(s.asked) != len(s.m.Chunks) {
 		t.Errorf("%d chunks, asked for %v", len(s.m.Chunks), s.asked)
 	}
+	if info, err := os.Stat(filepath.Join(d.Dir, LockOf(s.v))); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("its lock, which pods of any user hold: %v %v", info.Mode(), err)
+	}
 	held, err := See(seen, s.v.Digest)
 	if err != nil {
 		t.Fatal(err)
