@@ -385,7 +385,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 		if err != nil {
 			return err
 		}
-		return serveSecureLink(ctx, p.cfg, p.hub, p.keys.Tokens, p.curves.Register, p.lend.Register, p.hosts.Desk.Register, p.pods.desk().Register, signs.Register)
+		return serveSecureLink(ctx, p.cfg, p.hub, p.keys.Tokens, p.curves.Register, p.lend.Register, p.hosts.Desk.Register, p.pods.desk().Register, p.pods.calls.Register, signs.Register)
 	})
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
@@ -402,6 +402,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	var faces run.Group
 	all := doors.New(listener)
 	all.Add(p.hosts.Desk.Calls())
+	all.Add(p.pods.calls)
 	faces.Add("api", func(ctx context.Context) error { return p.api.Run(ctx, all) })
 	faces.Add("ssh", func(ctx context.Context) error { return p.ssh.Run(ctx, p.api.RunSSH) })
 	faces.Add("network", func(ctx context.Context) error { return p.ground.openToReplicas(ctx, all, p.admitted) })

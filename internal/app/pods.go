@@ -21,7 +21,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/launch/depot"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/callhome"
 	"github.com/fermi-cluster/fermi/internal/link/exchange"
 	"github.com/fermi-cluster/fermi/internal/link/signature"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -36,11 +38,12 @@ type pods struct {
 	hub      *link.Hub
 	others   *company
 	mint     func(engine.Name) string
-	queues   handover.Desk // to which some of them have gangs handed over
+	queues   handover.Desk   // to which some of them have gangs handed over
+	calls    *callhome.Calls // of their processes to the API
 }
 
 func newPods(cfg Config, s *store.Store, hub *link.Hub, others *company, mint func(engine.Name) string) *pods {
-	p := &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods, cfg.Checkpoints), store: s, hub: hub, others: others, mint: mint}
+	p := &pods{cfg: cfg, clusters: openClusters(cfg.Doors.Pods, cfg.Checkpoints), store: s, hub: hub, others: others, mint: mint, calls: callhome.New()}
 	p.queues = handover.Desk{Store: s, Work: others.workByID, Clock: clock.Real, Log: cfg.Log.With("part", "handover")}
 	p.queues.Open(p.clusters, cfg.Doors.Pods.Gangs)
 	return p
@@ -54,7 +57,7 @@ func openClusters(p conf.Pods, shared record.SharedTier) map[string]*kubeengine.
 		if file == conf.InCluster {
 			file = kubeengine.InCluster
 		}
-		out[zone] = &kubeengine.Cluster{Zone: zone, Kubeconfig: file, Namespace: namespace, StorageClass: p.StorageClass, Shared: farTier(shared)}
+		out[zone] = &kubeengine.Cluster{Zone: zone, Kubeconfig: file, Namespace: namespace, StorageClass: p.StorageClass, Shared: farTier(shared), Cache: cacheOf(p.Cache)}
 	}
 	return out
 }
@@ -102,6 +105,16 @@ func (p *pods) engines(ctx context.Context, epoch store.Epoch, into map[string]e
 		into[clusterEngine(zone)] = e
 	}
 	return nil
+}
+
+// cacheOf is the folder of nodes that a setting names.
+func cacheOf(text string) kubeengine.Cache {
+	dir, size, _ := conf.ParseCache(text)
+	most, _ := api.ParseBytes(size) // 0 where there is none
+	return kubeengine.Cache{Dir: dir, Most: int64(most), Paths: func(digest string) (place, lock string) {
+		v := depot.Version{Digest: digest}
+		return depot.PlaceOf(v), depot.LockOf(v)
+	}}
 }
 
 // rows are those of the table of extended resources that settings add.

@@ -119,6 +119,7 @@ var table = []entry{
 	{"pods.account", "", "service account of pods (default: default)", func(s *Settings) value { return (*text)(&s.Doors.Pods.Account) }},
 	{"pods.devices", "", "what extended resources of clusters are, beyond those that are known, as RESOURCE=VENDOR:TYPE", func(s *Settings) value { return (*texts)(&s.Doors.Pods.Devices) }},
 	{"pods.rdma", "", "extended resource of clusters' fast network, such as rdma/hca: pods with accelerators get one where their node has it", func(s *Settings) value { return (*text)(&s.Doors.Pods.RDMA) }},
+	{"pods.cache", "", "folder of clusters' nodes that datasets and models are kept in, so that each node fetches a version once: DIR or DIR=SIZE, where SIZE is what a project may have there (default: half of the disk)", func(s *Settings) value { return (*text)(&s.Doors.Pods.Cache) }},
 	{"pods.grow", "", "zones of clusters that have an autoscaler: it is shown what waits for nodes, and nothing is refused there because the cluster is too small now", func(s *Settings) value { return (*texts)(&s.Doors.Pods.Grow) }},
 	{"pods.gangs", "", "queues of clusters' own that gangs are handed over to, as ZONE=kueue:LOCALQUEUE or ZONE=volcano:QUEUE: their pods are made when they were let in", func(s *Settings) value { return (*texts)(&s.Doors.Pods.Gangs) }},
 	{"pods.storage", "", "storage class of the homes of environments (default: the cluster's)", func(s *Settings) value { return (*text)(&s.Doors.Pods.StorageClass) }},

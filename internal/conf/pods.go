@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ type Pods struct {
 	Account  string
 	Devices  []string // RESOURCE=VENDOR:TYPE
 	RDMA     string   // extended resource of the fast network
+	Cache    string   // as ParseCache reads it
 	// StorageClass is that of homes; "": the cluster's own choice.
 	StorageClass string
 	// Grow are the zones of clusters whose autoscalers are asked for nodes.
@@ -44,6 +46,14 @@ func ParseGangs(text string) (zone, keeper, queue string, ok bool) {
 	keeper, queue, _ = strings.Cut(rest, ":")
 	return zone, keeper, queue, zoneName.MatchString(zone) && (keeper == "kueue" || keeper == "volcano") && zoneName.MatchString(queue)
 }
+
+// ParseCache reads DIR[=SIZE]; "" as the size: nobody said how much.
+func ParseCache(text string) (dir, size string, ok bool) {
+	dir, size, sized := strings.Cut(text, "=")
+	return dir, size, filepath.IsAbs(dir) && filepath.Clean(dir) == dir && dir != "/" && (!sized || cacheSize.MatchString(size))
+}
+
+var cacheSize = pattern.New(`^[1-9][0-9]{0,5}[KMGT]i$`)
 
 var resourceName = pattern.New(`^[a-zA-Z0-9.-]+/[A-Za-z0-9._-]+$`)
 
@@ -89,6 +99,9 @@ func (s *Settings) pods() []fault.Field {
 		if !deviceRow.MatchString(row) {
 			add("pods.devices", "%s is not a row such as nvidia.com/gpu=nvidia:A100.", "%s 不是合法的一行，应形如 nvidia.com/gpu=nvidia:A100。", strconv.Quote(row))
 		}
+	}
+	if _, _, ok := ParseCache(p.Cache); !ok && p.Cache != "" {
+		add("pods.cache", "%s is not a folder of nodes, such as /var/lib/fermi/cache or /var/lib/fermi/cache=2Ti.", "%s 不是节点上的目录，例如 /var/lib/fermi/cache 或 /var/lib/fermi/cache=2Ti。", strconv.Quote(p.Cache))
 	}
 	if p.RDMA != "" && !resourceName.MatchString(p.RDMA) {
 		add("pods.rdma", "%s is not the name of an extended resource such as rdma/hca.", "%s 不是合法的扩展资源名，应形如 rdma/hca。", strconv.Quote(p.RDMA))

@@ -7,6 +7,20 @@ import (
 	"testing"
 )
 
+// TestCache: a folder of nodes, with how much of it a project may have.
+func TestCache(t *testing.T) {
+	for text, wrong := range map[string]bool{
+		"": false, "/var/lib/fermi/cache": false, "/data=2Ti": false,
+		"data": true, "/": true, "/data/": true, "/data/../etc": true, "/data=": true, "/data=2": true, "/data=0Gi": true, "/data=much": true,
+	} {
+		var s Settings
+		s.Doors.Pods.Cache = text
+		if got := s.pods(); wrong != (len(got) == 1 && got[0].Path == "pods.cache") {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
 // TestGangs: a queue of a cluster's own is named with its zone and who keeps it; what can't be one is refused by its words.
 func TestGangs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -178,8 +179,10 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	wall := setup.Enclose(l.home, group, l.log)
 	defer wall.Dismiss()
 	var settled func() error
+	var home net.Listener
 	if !exited {
 		wall.GetReady()
+		home = l.openHome(&ends)
 		settled = wall.Settle(ends)
 	}
 	if gerr != nil {
@@ -220,6 +223,9 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	l.handingOver = exited
 	stopSignals := l.catchSignals(ctx, &wg)
 	defer stopSignals()
+	if home != nil {
+		wg.Go(func() { l.callHome(ctx, home) })
+	}
 	self := record.Self()
 	self.Cgroup, self.Version, self.HearsFull = wall.GroupPath(), cfg.Version, true
 	record.Spare(l.home.Dir)

@@ -95,7 +95,8 @@ var table = []row{
 	{"4 link, what launchers and leaders say", []string{"internal/link/message"}, join(below4, []string{"internal/link/linkpb", "internal/link/pace"})},
 	{"4 link, how ranks get on", []string{"internal/link/pace"}, []string{"internal/link/linkpb"}},
 	// The wire of agents; what its frames mean is their engine's.
-	{"4 link, agents", []string{"internal/link/agency/..."}, join(below4, []string{"internal/link/agency/agencypb", "internal/link/endpoint", "internal/link/door", "internal/engine/agentengine"})},
+	{"4 link, agents", []string{"internal/link/agency/..."}, join(below4, []string{"internal/link/agency/agencypb", "internal/link/callhome", "internal/link/endpoint", "internal/link/door", "internal/engine/agentengine"})},
+	{"4 link, calls of replicas to the API", []string{"internal/link/callhome"}, join(below4, []string{"internal/link", "internal/link/agency/agencypb"})},
 	{"4 link, the road to replicas", []string{"internal/link/forward"}, foundation},
 	{"4 link, tokens for proof by others", []string{"internal/link/exchange"}, join(below4, []string{"internal/link", "internal/link/endpoint"})},
 	{"4 link, passes of replicas", []string{"internal/link/pass"}, foundation},
@@ -113,7 +114,7 @@ var table = []row{
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/bucket", "internal/homecopy", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/callhome", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/bucket", "internal/homecopy", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 assets", []string{"internal/asset"}, below4},
@@ -197,7 +198,7 @@ var technology = []struct {
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine/...", "internal/app/agent/watch", "internal/app/mirror", "test/pods"}},
-	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/message", "internal/link/talk/...", "internal/link/agency/...", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/store/...", "internal/app", "internal/launch"}},
+	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/message", "internal/link/talk/...", "internal/link/agency/...", "internal/link/callhome", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/store/...", "internal/app", "internal/launch"}},
 }
 
 func join(lists ...[]string) []string {

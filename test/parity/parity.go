@@ -185,6 +185,19 @@ var features = []feature{
 		}
 		return ""
 	}},
+	{"fermi with nothing set, inside a task and an environment", func(t *try) string {
+		t.must("train", "run", "--name", t.name, "--zone", t.Zone, "--no-code", "--", "sh", "-c", `fermi get task "$FERMI_TASK" && fermi train run -d --name "$FERMI_TASK-next" --zone "$FERMI_ZONE" --no-code -- true`)
+		if out := t.must("logs", t.name); !strings.Contains(out, t.name) {
+			t.Errorf("log: %s", out)
+		}
+		harness.Eventually(t.T, "what it submitted has run", func() bool { return harness.Task(t.T, t.Client, t.name+"-next").Status.Phase == api.PhaseCompleted })
+		t.must("env", "create", t.name, "--zone", t.Zone)
+		defer t.must("env", "delete", t.name, "--yes")
+		if out := t.must("env", "shell", t.name, "--", "sh", "-c", "fermi env list"); !strings.Contains(out, t.name) {
+			t.Errorf("in the environment: %s", out)
+		}
+		return ""
+	}},
 	{"training inside an environment", func(t *try) string {
 		t.must("env", "create", t.name, "--zone", t.Zone)
 		defer t.must("env", "delete", t.name, "--yes")

@@ -21,6 +21,37 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
+// TestCache: a node keeps versions of datasets for all pods of a project: the second pod finds what the first one brought, and fetches nothing.
+func TestCache(t *testing.T) {
+	dir := t.TempDir()
+	w := up(t, "--pods-cache", dir)
+	w.onlyPods()
+	file := filepath.Join(t.TempDir(), "points.csv")
+	if err := os.WriteFile(file, []byte("as it was sent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.must("data", "create", "points")
+	w.must("data", "upload", "points", file)
+	run := func(name, want string) {
+		t.Helper()
+		w.must("train", "run", "--name", name, "--no-code", "--dataset", "points", "--", "sh", "-c", "cat $FERMI_DATASET/points.csv")
+		if out := w.must("logs", name); !strings.Contains(out, want) {
+			t.Errorf("%s: %s", name, out)
+		}
+		w.must("delete", "task", name)
+	}
+	run("first", "as it was sent")
+	kept, err := filepath.Glob(filepath.Join(dir, "*", "0", "*", "root", "points.csv"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept: %v %v", kept, err)
+	}
+	if err := os.WriteFile(kept[0], []byte("as it lies here"), 0o600); err != nil { // who fetched it again would read the other
+		t.Fatal(err)
+	}
+	run("second", "as it lies here")
+	w.noPods()
+}
+
 // member is an ordinary user of one project.
 type member struct {
 	w      *world

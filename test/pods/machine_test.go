@@ -46,7 +46,7 @@ func onMachine(t *testing.T, args ...string) (*world, *kubetest.Machine) {
 		kubetest.Pause(busybox),
 		{Name: imageFermi, Files: map[string]string{"/usr/local/bin/fermi": static}, Start: []string{"/usr/local/bin/fermi"}},
 		{Name: imageBare, Files: map[string]string{"/own": static}, Start: []string{"/own"}},
-		{Name: imageSmall, Files: map[string]string{"/bin/sh": busybox, "/bin/busybox": busybox}, Start: []string{"/bin/sh"}},
+		{Name: imageSmall, Files: map[string]string{"/bin/sh": busybox, "/bin/busybox": busybox}, Start: []string{"/bin/sh"}, User: "1000"},
 		{Name: imageTorch, Layer: root, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}},
 	} {
 		at := filepath.Join(dir, fmt.Sprintf("%d.tar", i))
@@ -70,11 +70,12 @@ func onMachine(t *testing.T, args ...string) (*world, *kubetest.Machine) {
 
 // TestMachine: what is played elsewhere happens here: pods of a real kubelet in real containers.
 func TestMachine(t *testing.T) {
-	w, m := onMachine(t)
+	cache := t.TempDir()
+	w, m := onMachine(t, "--pods-cache", cache)
 	for _, one := range []struct {
 		name string
 		run  func(*testing.T, *kubetest.Machine)
-	}{{"images", w.anyImage}, {"torch", w.trains}, {"service", w.serves}, {"environment", w.isEntered}} {
+	}{{"images", w.anyImage}, {"torch", w.trains}, {"service", w.serves}, {"environment", w.isEntered}, {"cache", func(t *testing.T, _ *kubetest.Machine) { w.keeps(t, cache) }}} {
 		t.Run(one.name, func(t *testing.T) {
 			w.t = t
 			one.run(t, m)
@@ -171,12 +172,12 @@ func (w *world) trains(t *testing.T, m *kubetest.Machine) {
 // anyImage: the launcher runs in an image that has a shell and nothing else, and in one that has one static program; the words are right where a
 // container is over its memory, and where there is no such image.
 func (w *world) anyImage(t *testing.T, _ *kubetest.Machine) {
-	w.must("train", "run", "-d", "--name", "small", "--zone", "k1", "--image", imageSmall, "--", "/bin/sh", "-c", "echo small in $FERMI_ZONE; /bin/busybox id")
+	w.must("train", "run", "-d", "--name", "small", "--zone", "k1", "--image", imageSmall, "--", "/bin/sh", "-c", "echo small in $FERMI_ZONE; /bin/busybox id; fermi get task small")
 	w.must("train", "run", "-d", "--name", "bare", "--zone", "k1", "--image", imageBare, "--", "/own", "sample", "train", "--steps", "20")
 	w.must("train", "run", "-d", "--name", "fat", "--zone", "k1", "--image", imageTorch, "--memory", "200Mi", "--restarts", "0", "--", "/usr/bin/python3", "-c", "b = bytearray(2**30)")
 	w.must("train", "run", "-d", "--name", "none", "--zone", "k1", "--image", "registry.invalid/no:1", "--restarts", "0", "--", "true")
 	w.phase("small", api.PhaseCompleted)
-	if out := w.must("logs", "small"); !strings.Contains(out, "small in k1") {
+	if out := w.must("logs", "small"); !strings.Contains(out, "small in k1") || !strings.Contains(out, "Running") {
 		t.Errorf("small: %s", out)
 	}
 	w.phase("bare", api.PhaseCompleted)
@@ -187,6 +188,33 @@ func (w *world) anyImage(t *testing.T, _ *kubetest.Machine) {
 		t.Errorf("none: %+v", f)
 	}
 	for _, name := range []string{"small", "bare", "fat", "none"} {
+		w.must("delete", "task", name)
+	}
+	w.noPods()
+}
+
+// keeps: the node keeps a dataset for the pods of a project, who find it and can't change it, also as a user that is not root.
+func (w *world) keeps(t *testing.T, dir string) {
+	file := filepath.Join(t.TempDir(), "points.csv")
+	if err := os.WriteFile(file, []byte("as it was sent\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.must("data", "create", "points")
+	w.must("data", "upload", "points", file)
+	for i, want := range []string{"as it was sent", "as it lies here"} {
+		name := fmt.Sprintf("reads%d", i)
+		w.must("train", "run", "--name", name, "--zone", "k1", "--image", imageSmall, "--no-code", "--dataset", "points", "--", "/bin/sh", "-c",
+			"/bin/busybox id -u; /bin/busybox cat $FERMI_DATASET/points.csv; echo x > $FERMI_DATASET/points.csv && echo written; true")
+		if out := w.must("logs", name); !strings.Contains(out, want) || !strings.Contains(out, "1000") || strings.Contains(out, "written") {
+			t.Errorf("%s: %s", name, out)
+		}
+		kept, err := filepath.Glob(filepath.Join(dir, "*", "0", "*", "root", "points.csv"))
+		if err != nil || len(kept) != 1 {
+			t.Fatalf("kept: %v %v", kept, err)
+		}
+		if err := os.WriteFile(kept[0], []byte("as it lies here\n"), 0o600); err != nil { // who fetches it again reads the other
+			t.Fatal(err)
+		}
 		w.must("delete", "task", name)
 	}
 	w.noPods()
@@ -232,6 +260,9 @@ func (w *world) isEntered(t *testing.T, m *kubetest.Machine) {
 	ann.must("env", "create", "box", "--zone", "k1", "--image", imageTorch, "--cpu", "500m", "--memory", "512Mi", "--storage", "1Gi")
 	if out := w.ssh(ann, "box.lab", "echo kept > ~/f; python3 -c 'import torch; print(torch.__version__)'; hostname"); !strings.Contains(out, "1.13") {
 		t.Errorf("over SSH: %q", out)
+	}
+	if out := w.ssh(ann, "box.lab", "bash -lc 'fermi env list'"); !strings.Contains(out, "box") { // with the search path of a login shell
+		t.Errorf("fermi over SSH: %q", out)
 	}
 	ann.must("env", "stop", "box")
 	w.noPods()

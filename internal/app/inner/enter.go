@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,13 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/depot"
+	"github.com/fermi-cluster/fermi/internal/launch/orderlink"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/link/exchange"
+	"github.com/fermi-cluster/fermi/internal/link/lend"
 )
 
 // enterFor is how long servers are looked for from a pod before its node is given up.
@@ -27,7 +34,8 @@ const enterFor = 5 * time.Minute
 
 // enterCommand is what the first container of a pod runs.
 func enterCommand() *cobra.Command {
-	var program, identity, token string
+	var program, identity, token, cache string
+	var most int64
 	cfg := exchange.Config{Clock: clock.Real}
 	cmd := &cobra.Command{
 		Use: "enter", Hidden: true, Short: cli.Both("Bring the launcher into a pod (started by the engine)", "将启动器带入 Pod（由引擎启动）"), Args: cobra.NoArgs,
@@ -46,7 +54,12 @@ func enterCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return keyfile.Make(token, []byte(secret))
+			if cache != "" {
+				if err := fill(cmd.Context(), depot.Depot{Dir: cache, Most: most, Drop: dropHere}, cfg, secret); err != nil {
+					cfg.Log.Warn("the node's cache is not filled", "error", err)
+				}
+			}
+			return leave(token, secret)
 		},
 	}
 	cmd.Flags().StringVar(&program, "program", "", "where to copy this program")
@@ -55,8 +68,59 @@ func enterCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.Endpoints, "endpoints", "", "file with the servers")
 	cmd.Flags().StringVar(&identity, "identity", "", "file with the pod's own token")
 	cmd.Flags().StringVar(&token, "token-file", "", "where to leave the replica's token")
+	cmd.Flags().StringVar(&cache, "cache", "", "folder of the node's with versions of datasets and models, where there is one")
+	cmd.Flags().Int64Var(&most, "cache-most", 0, "bytes that they may take; half of the disk when 0")
 	return cmd
 }
+
+// leave leaves the token to the launcher, which takes it away before anything of the user's runs. The pod is the replica's alone, and its image may have any user.
+func leave(path, token string) error {
+	if err := keyfile.Make(path, []byte(token)); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o444)
+}
+
+// fillTries is how often a version is asked for; the launcher tries on, for its own pod alone.
+const fillTries = 8
+
+// fill has the versions that a replica names be in the node's cache, as far as that goes: one that is not there is fetched by its launcher, which has the words for it.
+func fill(ctx context.Context, d depot.Depot, cfg exchange.Config, token string) error {
+	orders, err := orderlink.Open(orderlink.Config{Replica: cfg.Replica, Token: token, Endpoints: cfg.Endpoints, Log: cfg.Log, Clock: cfg.Clock})
+	if err != nil {
+		return err
+	}
+	spec, err := orders.Ask()
+	if err != nil {
+		return err
+	}
+	client, err := link.NewClient(link.ClientConfig{Name: cfg.Replica, Token: token, Endpoints: cfg.Endpoints, Log: cfg.Log, Clock: cfg.Clock})
+	if err != nil {
+		return err
+	}
+	from := lend.Source{Client: client}
+	for _, ref := range slices.Concat(spec.Replica.Mounts.Datasets, spec.Replica.Mounts.Models) {
+		if ref.Source != nil {
+			continue
+		}
+		for tries, pause := 1, retry.First; ; tries, pause = tries+1, min(2*pause, retry.Most) {
+			err := d.Keep(ctx, depot.Version{Digest: ref.Digest, Bytes: ref.Size}, func(ctx context.Context, first, count int, w io.Writer) error {
+				return from.FetchAsset(ctx, ref.Digest, first, count, w)
+			}, func(int64, int64) {})
+			if err == nil {
+				break
+			}
+			cfg.Log.Warn("a version is not in the node's cache", "name", ref.Name, "error", err)
+			if tries == fillTries || ctx.Err() != nil || link.Permanent(err) || fault.Is(err, fault.Full) {
+				break
+			}
+			<-cfg.Clock.After(pause)
+		}
+	}
+	return nil
+}
+
+func dropHere(_ context.Context, _ int, place, digest string) error { return depot.Drop(place, digest) }
 
 // install copies this program; it appears whole.
 func install(path string) error {

@@ -79,6 +79,7 @@ func Launch(version string, stores keeper.Stores) *cobra.Command {
 	cmd.Flags().StringVar(&c.Dir, "dir", "", "the replica's folder")
 	cmd.Flags().StringVar((*string)(&far.Replica), "replica", "", "the replica's name, for one whose orders come over the link")
 	cmd.Flags().StringVar(&far.Endpoints, "endpoints", "", "file with the servers, likewise")
+	cmd.Flags().StringVar(&far.Cache, "cache", "", "folder with versions of datasets and models that the node keeps, likewise")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token, which is taken away, for one in a pod")
 	cmd.Flags().StringVar(&words, "last-words", "", "file to leave the replica's end in, likewise")
 	cmd.AddCommand(enterCommand(), startedCommand())

@@ -38,6 +38,8 @@ type Cluster struct {
 	StorageClass string
 	// Shared is the store for checkpoints, as launchers in its pods reach it; zero: they stay in memory.
 	Shared record.SharedTier
+	// Cache is the folder of its nodes that versions of datasets and models are kept in for all pods of a project; zero: each pod fetches its own.
+	Cache Cache
 	// Gangs is the queue of the cluster's own that gangs are handed over to; nil: none.
 	Gangs interface {
 		admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/kubetest"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -111,11 +110,6 @@ func TestRefusal(t *testing.T) {
 	}
 	if _, ok := e.Replica(r.Name); ok {
 		t.Error("it is still known")
-	}
-	snapshot := engine.Replica{Name: "env-1-env-0-1", TaskID: "env-1", Zone: "z", Command: devenv.Snapshots{Of: &devenv.DevEnvironment{Meta: api.Meta{ID: "env-1", Name: "lab"}}}.Command()}
-	snapshot.Home = "env-1"
-	if err := refuse(snapshot); fault.ReasonOf(err) != "SnapshotNotOnKubernetes" {
-		t.Errorf("a snapshot: %v", err)
 	}
 }
 

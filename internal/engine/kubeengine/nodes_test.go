@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -170,6 +171,35 @@ func TestPod(t *testing.T) {
 		if limit, request := c.Resources.Limits["rdma/hca"], c.Resources.Requests["rdma/hca"]; limit.Value() != want || request.Value() != want || len(c.SecurityContext.Capabilities.Add) != int(want) {
 			t.Errorf("a node with %s: %+v %+v", has, c.Resources, c.SecurityContext.Capabilities)
 		}
+	}
+	p.cluster.Cache = Cache{Dir: "/var/lib/fermi/cache", Most: 7, Paths: func(digest string) (string, string) { return "at/" + digest, "locks/" + digest }}
+	r.Mounts = mount.Lists{
+		Datasets: []mount.AssetRef{{Name: "a", Settled: mount.Settled{Digest: "d1"}}, {Name: "b", Settled: mount.Settled{Digest: "d2", Source: &mount.Source{}}}},
+		Models:   []mount.AssetRef{{Name: "c", Settled: mount.Settled{Digest: "d1"}}},
+	}
+	cached, err := p.make(r, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shelf, seen := shelfOf(r.Project), []string{}
+	for _, m := range cached.Spec.Containers[0].VolumeMounts {
+		if m.Name == volumeCache {
+			if seen = append(seen, m.SubPath+" at "+m.MountPath); !m.ReadOnly {
+				t.Errorf("%s can be written by the user's processes", m.MountPath)
+			}
+		}
+	}
+	if want := []string{shelf + "/at/d1 at /fermi-cache/d1", shelf + "/locks/d1 at /fermi-cache/d1.lock"}; !slices.Equal(seen, want) {
+		t.Errorf("%v", seen)
+	}
+	for _, m := range cached.Spec.InitContainers[0].VolumeMounts {
+		if m.Name == volumeCache && m.SubPath != shelf {
+			t.Errorf("who fills it has %s, too", m.SubPath)
+		}
+	}
+	r.Mounts = mount.Lists{}
+	if none, err := p.make(r, "n1"); err != nil || len(none.Spec.Volumes) != len(pod.Spec.Volumes) || none.Spec.InitContainers[0].SecurityContext.RunAsUser != nil {
+		t.Errorf("without datasets: %+v %v", none.Spec.Volumes, err)
 	}
 	told := inPod(back)
 	if told.Image != "" || told.Devices[0].Index != 0 || told.Devices[1].UUID != "" || back.Devices[1].UUID == "" {

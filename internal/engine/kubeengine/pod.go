@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -59,6 +58,7 @@ const (
 	dirIdentity = "/fermi-account" // the pod's own token; not in the container that user code runs in
 
 	fileProgram   = dirHouse + "/bin/fermi"
+	searched      = "/usr/local/bin/fermi" // the program, where the search paths of all shells find it
 	dirReplica    = dirHouse + "/replicas/own"
 	dirHomes      = dirHouse + "/" + record.DirHomes // where a launcher with that folder looks for the home of its replica
 	fileKey       = dirKey + "/token"
@@ -189,6 +189,7 @@ func (p *pods) make(r engine.Replica, nodeName string) (*corev1.Pod, error) {
 	if r.Serve != nil && r.Serve.Service != "" {
 		pod.Labels[labelService] = label(r.Serve.Service)
 	}
+	p.cluster.Cache.mount(pod, r)
 	return pod, nil
 }
 
@@ -220,9 +221,6 @@ func refuse(r engine.Replica) error {
 	switch {
 	case r.Inside != "":
 		return no("InsideNotOnKubernetes", fault.T("A task inside an environment needs a zone of hosts; %s is on Kubernetes.", "环境内的任务需要主机可用区；%s 位于 Kubernetes。", r.Zone))
-	case r.Home != "" && len(r.Command) > 1 && slices.Equal(r.Command[:2], []string{"fermi", devenv.SaveHome}): // it asks the API, which pods have no way to
-		return fault.New(fault.Invalid, "SnapshotNotOnKubernetes", fault.T("Snapshots of homes need a zone of hosts; %s is on Kubernetes.", "主目录快照需要主机可用区；%s 位于 Kubernetes。", r.Zone)).
-			WithHint(fault.T("Copy its files with fermi cp, or its volume by the cluster's own means.", "请用 fermi cp 复制文件，或用集群自身的方式复制其存储卷。"))
 	case r.Code != nil && r.Code.Folder != "":
 		return no("FolderNotOnKubernetes", fault.T("Zone %s is on Kubernetes: folders of hosts are not there.", "可用区 %s 位于 Kubernetes，无法使用主机目录。", r.Zone))
 	case r.Resources.Accelerators.Share != 0:
@@ -326,6 +324,7 @@ func (p *pods) entering(r engine.Replica) corev1.Container {
 func (p *pods) running(r engine.Replica, image string, limits corev1.ResourceList) corev1.Container {
 	mounts := []corev1.VolumeMount{
 		{Name: "fermi", MountPath: dirHouse}, {Name: "fermi-key", MountPath: dirKey}, {Name: "fermi-link", MountPath: dirLink, ReadOnly: true}, {Name: "shm", MountPath: "/dev/shm"},
+		{Name: "fermi", MountPath: searched, SubPath: strings.TrimPrefix(fileProgram, dirHouse+"/"), ReadOnly: true},
 	}
 	if r.Home != "" {
 		mounts = append(mounts, corev1.VolumeMount{Name: "home", MountPath: dirHomes + "/" + r.Home})

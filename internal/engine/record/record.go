@@ -138,6 +138,8 @@ type Link struct {
 	ImageMost int64 `json:"imageMost,omitempty"`
 	// Assets is the node's folder of datasets and models; "": the replica has them in its own.
 	Assets string `json:"assets,omitempty"`
+	// Cache is the folder with versions that others of the machine have, too, seen read-only; "": there is none.
+	Cache string `json:"cache,omitempty"`
 	// Own says that the machine is the replica's alone, as a pod is: versions of datasets and models are shown there by links.
 	Own bool `json:"own,omitempty"`
 	// Folders are those of the machine that the replica's project was granted.

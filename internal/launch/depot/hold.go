@@ -118,7 +118,7 @@ func isLaid(place string, v Version) bool {
 	if unix.Lstat(filepath.Join(place, v.Digest), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
-	return v.UID == 0 || int(st.Uid) == v.UID
+	return (v.UID == 0 || int(st.Uid) == v.UID) && isWhole(filepath.Join(place, v.Digest))
 }
 
 func openLock(path string) (*os.File, error) {

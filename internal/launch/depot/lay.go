@@ -279,7 +279,9 @@ func finish(place, fresh, digest string) error {
 	if err := unix.Syncfs(int(dir.Fd())); err != nil { // of a hundred thousand files at once
 		return fmt.Errorf("sync what was laid out: %w", err)
 	}
-	if err := os.Rename(fresh, filepath.Join(place, digest)); err != nil {
+	at := filepath.Join(place, digest)
+	_ = os.Remove(at) // an empty folder that somebody made who only meant to show what should be there
+	if err := os.Rename(fresh, at); err != nil {
 		return err
 	}
 	return dir.Sync()

@@ -24,6 +24,7 @@ type Config struct {
 	Replica   engine.Name
 	Token     string
 	Endpoints string // path of the file with the servers' targets
+	Cache     string // as of record.Link
 	Address   string // where others reach the machine, or the pod, that it is in; "": a server says so, or by the loopback
 	Log       *slog.Logger
 	Clock     clock.Clock // nil: the wall clock
@@ -59,18 +60,19 @@ func (l *Link) Spec() (engine.Replica, record.Link, error) {
 	var s record.Spec
 	kept, err := record.Read(l.cfg.Dir, fileSpec, &s)
 	if err != nil || !kept {
-		if s, err = l.ask(); err != nil {
+		if s, err = l.Ask(); err != nil {
 			return s.Replica, s.Link, err
 		}
 		if err := record.Write(l.cfg.Dir, fileSpec, s); err != nil {
 			return s.Replica, s.Link, err
 		}
 	}
-	s.Link.Endpoints, s.Link.Address = l.cfg.Endpoints, cmp.Or(s.Link.Address, l.cfg.Address)
+	s.Link.Endpoints, s.Link.Address, s.Link.Cache = l.cfg.Endpoints, cmp.Or(s.Link.Address, l.cfg.Address), l.cfg.Cache
 	return s.Replica, s.Link, nil
 }
 
-func (l *Link) ask() (s record.Spec, err error) {
+// Ask is Spec as a server says it now.
+func (l *Link) Ask() (s record.Spec, err error) {
 	for pause := retry.First; ; pause = min(2*pause, retry.Most) {
 		raw, err := l.fetch(context.Background())
 		if err == nil {

@@ -242,6 +242,13 @@ func account(from *mount.S3Source, secrets map[api.SecretRef]string) *chore.Buck
 
 // holdVersion has a version on the node, if need be by laying it out.
 func (s *Supplies) holdVersion(ctx context.Context, ref mount.AssetRef, progress func(done, total int64)) (*depot.Held, error) {
+	if s.node.Cache != "" && ref.Source == nil {
+		held, err := depot.See(s.node.Cache, ref.Digest)
+		if err == nil {
+			return held, nil
+		}
+		s.log.Info("a version is not seen in the node's cache; it is fetched", "version", nameOfVersion(ref), "error", err)
+	}
 	d := depot.Depot{Dir: cmp.Or(s.node.Assets, filepath.Join(s.at.Home.Dir, record.DirAssets)), Drop: func(ctx context.Context, uid int, place, digest string) error {
 		return s.dataChore(ctx, uid, place, chore.Order{Drop: &chore.Drop{Place: place, Digest: digest}})
 	}}

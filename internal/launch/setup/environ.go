@@ -62,10 +62,10 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	env.set("FERMI_ZONE", r.Zone)
 	if address := at.Reach(); address != "" {
 		env.set("FERMI_ADDRESS", address)
-		if at.Lease.Server != "" {
-			env.set("FERMI_SERVER", at.Lease.Server)
-			reaches(env, dir)
-		}
+	}
+	if at.Server != "" {
+		env.set("FERMI_SERVER", at.Server)
+		reaches(env, dir)
 	}
 	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
 	env.set("FERMI_HP_FILE", filepath.Join(dir, fileHyper))

@@ -21,16 +21,17 @@ import (
 // replica it runs inside, or, with no space, the machine's. What a launcher opens for its ranks is opened in it; the
 // link, and what launchers hand each other, stays on the machine's.
 type Place struct {
-	Lease record.Network // zero: the machine's
-	Host  string         // where others reach the machine, where the ranks are on its network because of them; else ""
-	Space *network.Space
+	Lease  record.Network // zero: the machine's
+	Server string         // URL at which the API is open to the ranks; ""
+	Host   string         // where others reach the machine, where the ranks are on its network because of them; else ""
+	Space  *network.Space
 }
 
 // Settle begins to make the replica's network; the returned waits for it. It is begun as early as can be: ports are
 // reserved in it, and a leader waits for those.
 func (e *Enclosure) Settle(ends record.Link) (wait func() error) {
 	own := ends.Network
-	p := Place{Host: ends.Address}
+	p := Place{Host: ends.Address, Server: own.Server}
 	var err error
 	var made sync.WaitGroup
 	made.Go(func() {
@@ -74,7 +75,7 @@ func (e *Enclosure) joinHost() (p Place, err error) {
 	if now, err := record.Describe(host.PID); p.Space == nil || err != nil || now.StartTicks != host.StartTicks {
 		return Place{}, errors.Join(errors.New("the replica to run inside has ended"), err, p.Space.Close())
 	}
-	p.Lease = ends.Network
+	p.Lease, p.Server = ends.Network, ends.Network.Server
 	return p, nil
 }
 

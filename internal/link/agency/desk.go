@@ -17,6 +17,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/agentengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/agency/agencypb"
+	"github.com/fermi-cluster/fermi/internal/link/callhome"
 	"github.com/fermi-cluster/fermi/internal/link/door"
 )
 
@@ -67,8 +68,8 @@ type Desk struct {
 	cfg DeskConfig
 
 	mu     sync.Mutex
-	engine Engine // nil while this server does not lead
-	calls  *Calls // nil: nobody takes them
+	engine Engine          // nil while this server does not lead
+	calls  *callhome.Calls // nil: nobody takes them
 }
 
 // NewDesk makes one; it starts nothing.

@@ -255,6 +255,7 @@ type Image struct {
 	Files map[string]string // place → file of this machine
 	Env   []string
 	Start []string // its entry point
+	User  string   // that it runs as; "": root
 }
 
 // Pause is the image of pods' namespaces, whose program does nothing for ever.
@@ -283,7 +284,7 @@ func (i Image) Archive(to string) error {
 		return err
 	}
 	config, err := json.Marshal(Object{
-		"architecture": runtime.GOARCH, "os": "linux", "config": Object{"Env": i.Env, "Entrypoint": i.Start},
+		"architecture": runtime.GOARCH, "os": "linux", "config": Object{"Env": i.Env, "Entrypoint": i.Start, "User": i.User},
 		"rootfs": Object{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum.Sum(nil))}},
 	})
 	if err != nil {

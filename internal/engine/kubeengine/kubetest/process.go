@@ -35,19 +35,22 @@ type processes struct {
 }
 
 func (p *processes) live() {
-	err := p.mount()
+	first, main := p.Pod.Spec.InitContainers[0], p.Pod.Spec.Containers[0]
+	err := errors.Join(p.mount(), p.fromNode(first))
 	defer p.unmount()
 	if err != nil {
 		p.fail(fmt.Sprintf("mount: %v", err), 128)
 		return
 	}
-	first := p.Pod.Spec.InitContainers[0]
 	if out, code := p.wait(p.command(p.program, first.Args)); code != 0 {
 		init := []corev1.ContainerStatus{{Name: first.Name, Image: first.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(code), Message: out, FinishedAt: metav1.Now()}}}}
 		p.Report(corev1.PodStatus{Phase: corev1.PodFailed, InitContainerStatuses: init})
 		return
 	}
-	main := p.Pod.Spec.Containers[0]
+	if err := p.fromNode(main); err != nil {
+		p.fail(fmt.Sprintf("mount: %v", err), 128)
+		return
+	}
 	p.started = metav1.Now()
 	p.running(false)
 	ended := make(chan struct{})
@@ -140,6 +143,32 @@ func (p *processes) mount() error {
 				},
 			}, &got))
 			errs = append(errs, os.WriteFile(filepath.Join(p.within("/"+v.Name), want.Path), []byte(got.Status.Token), 0o600))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fromNode shows a container what it mounts of the node, in the place of what the one before it did. As a kubelet does, it makes folders that are not there.
+func (p *processes) fromNode(c corev1.Container) error {
+	var errs []error
+	for _, v := range p.Pod.Spec.Volumes {
+		if v.HostPath == nil {
+			continue
+		}
+		for _, m := range p.Pod.Spec.InitContainers[0].VolumeMounts {
+			if m.Name == v.Name && c.Name != p.Pod.Spec.InitContainers[0].Name {
+				errs = append(errs, os.Remove(p.within(m.MountPath)))
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			if m.Name != v.Name {
+				continue
+			}
+			from, at := filepath.Join(v.HostPath.Path, m.SubPath), p.within(m.MountPath)
+			if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, os.MkdirAll(from, 0o750))
+			}
+			errs = append(errs, os.MkdirAll(filepath.Dir(at), 0o700), os.Symlink(from, at))
 		}
 	}
 	return errors.Join(errs...)
