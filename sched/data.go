@@ -1,14 +1,10 @@
 package sched
 
 import (
-	"math"
-	"slices"
 	"time"
-)
 
-// DefaultBandwidth is what is assumed of a link between zones that nobody declared, in bytes a second:
-// 1 Gbit/s.
-const DefaultBandwidth = 125_000_000
+	"github.com/fermi-cluster/fermi/sched/distance"
+)
 
 // minMoving is how long moving takes before anybody waits to avoid it.
 const minMoving = time.Minute
@@ -16,45 +12,16 @@ const minMoving = time.Minute
 // atlas is the zones by name: how far they are from each other.
 type atlas map[string]*zone
 
-// bandwidth is what a link carries, in bytes a second: the lesser of what both ends say.
-func (a atlas) bandwidth(from, to string) int64 {
-	there, back := int64(0), int64(0)
-	if z, ok := a[from]; ok {
-		there = z.Bandwidth[to]
+func (a atlas) known(name string) *Zone {
+	if z, ok := a[name]; ok {
+		return &z.Zone
 	}
-	if z, ok := a[to]; ok {
-		back = z.Bandwidth[from]
-	}
-	switch {
-	case there <= 0 && back <= 0:
-		return DefaultBandwidth
-	case there <= 0 || back > 0 && back < there:
-		return back
-	}
-	return there
+	return nil
 }
 
-// moving is how long it takes to bring what a gang reads to a zone: one thing after the other, each
-// from where the link is widest.
+// moving is how long it takes to bring what a gang reads to a zone.
 func (a atlas) moving(w *Workload, zone string) time.Duration {
-	seconds := 0.0
-	for _, d := range w.Data {
-		if slices.Contains(d.Zones, zone) || d.Bytes <= 0 {
-			continue
-		}
-		widest := int64(0)
-		for _, from := range d.Zones {
-			widest = max(widest, a.bandwidth(from, zone))
-		}
-		if widest == 0 { // it lies nowhere that is known
-			widest = DefaultBandwidth
-		}
-		seconds += float64(d.Bytes) / float64(widest)
-	}
-	if seconds > math.MaxInt64/2/float64(time.Second) {
-		return math.MaxInt64 / 2
-	}
-	return time.Duration(seconds * float64(time.Second))
+	return distance.Zones(a.known).Moving(w.Data, zone)
 }
 
 // movingTo is the same for a place: its zones fetch side by side.

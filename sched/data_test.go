@@ -10,6 +10,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/advice"
+	"github.com/fermi-cluster/fermi/sched/distance"
 )
 
 // beside lets x wait, whose data lies in zone z, which another fills for a time; zone far is free.
@@ -38,7 +39,7 @@ func (s *stage) zoneOf(id string) string {
 }
 
 func TestToItsDataUnlessWaitingCostsMore(t *testing.T) {
-	gbit := int64(sched.DefaultBandwidth)
+	gbit := int64(distance.DefaultBandwidth)
 	for name, tc := range map[string]struct {
 		busy  time.Duration // of the zone with the data
 		bytes api.Bytes
@@ -101,7 +102,7 @@ func TestDataNeverWaitsLongerThanMoving(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStage(t, 2, 4)
 		seconds := rapid.IntRange(1, 1<<20).Draw(rt, "moving")
-		s.beside(time.Duration(rapid.IntRange(1, 1<<20).Draw(rt, "busy"))*time.Second, api.Bytes(seconds*sched.DefaultBandwidth))
+		s.beside(time.Duration(rapid.IntRange(1, 1<<20).Draw(rt, "busy"))*time.Second, api.Bytes(seconds*distance.DefaultBandwidth))
 		begin, most := s.now, time.Duration(seconds)*time.Second
 		for range 10000 {
 			res := s.plan()

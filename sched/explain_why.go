@@ -178,7 +178,7 @@ func (x *explainer) noRoom() Explanation {
 	case ch.Kind == advice.ChangeTopology:
 		ex = x.rule(advice.ReasonTopology, api.T("Its topology rule leaves no room for %s; without it there is.", "拓扑规则使 %s 无处可放；去掉该规则即有空位。", describe(x.w)))
 	case ch.Kind == advice.ChangeSplit:
-		ex = x.rule(advice.ReasonSplit, api.T("Its split over zones leaves no room for %s; without it there is.", "按可用区指定的副本数使 %s 无处可放；去掉即有空位。", describe(x.w)))
+		ex = x.rule(advice.ReasonSplit, lacking(api.T("Its split over zones leaves no room for %s; without it there is.", "按可用区指定的副本数使 %s 无处可放；去掉即有空位。", describe(x.w)), x.c, x.w))
 	case ch.Kind == advice.ChangeRegion:
 		ex = x.rule(advice.ReasonRegion, api.T("No one region has room for %s; several together do.", "没有单个区域能放下 %s，跨区域则可以。", describe(x.w)))
 	case ch.Kind == advice.ChangeSpot:

@@ -84,7 +84,7 @@ func (x *explainer) against(reason string) Refusal {
 	case advice.ReasonSplit:
 		return Refusal{
 			Reason: reason, Wrong: advice.WrongSplit,
-			Message: api.T("The zones of the split can't take %s so divided; without it there is room.", "按指定的分区副本数无法放下 %s；去掉即可放下。", describe(x.w)),
+			Message: lacking(api.T("The zones of the split can't take %s so divided; without it there is room.", "按指定的分区副本数无法放下 %s；去掉即可放下。", describe(x.w)), x.empty(true, false), x.w),
 			Hint:    api.T("Divide it otherwise, or leave the split out.", "请调整或去掉分区副本数。"),
 		}
 	case advice.ReasonRegion:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/api/v1/spot"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -21,7 +22,7 @@ var wrongs = map[advice.Wrong]func(s *stage, x *sched.Workload){
 	},
 	advice.WrongTopology: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Topology.MaxPerRack = 5, 1 },
 	advice.WrongSplit: func(_ *stage, x *sched.Workload) {
-		x.Roles[0].Replicas, x.Split = 2, map[string]int{"z": 1, "nowhere": 1}
+		x.Roles[0].Replicas, x.Split = 2, where.Split{"z": where.Exactly(1), "nowhere": where.Exactly(1)}
 	},
 	advice.WrongLatency: func(s *stage, x *sched.Workload) {
 		s.regions(30 * time.Millisecond)

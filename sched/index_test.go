@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched/pack"
 )
 
@@ -138,8 +139,15 @@ func (w *world) workload(plain bool) *Workload {
 	case 1:
 		g.Topology.MaxPerRack = 1 + w.n(4)
 	case 2:
-		g.Split = map[string]int{fmt.Sprintf("z%d", w.n(zones)): 1}
-		g.Split[fmt.Sprintf("z%d", w.n(zones))] += g.Replicas() - 1
+		counts := map[string]int{fmt.Sprintf("z%d", w.n(zones)): 1}
+		counts[fmt.Sprintf("z%d", w.n(zones))] += g.Replicas() - 1
+		g.Split = where.Split{}
+		for z, n := range counts {
+			g.Split[z] = where.Span{Least: max(0, n-w.n(3)), Most: n + w.n(3)}
+		}
+		g.Balance = w.n(2) == 0
+	case 7:
+		g.Balance = true
 	case 3:
 		g.Data = []Datum{{Bytes: 5 << 40, Zones: []string{fmt.Sprintf("z%d", w.n(zones))}}, {Bytes: 7 << 30, Zones: []string{fmt.Sprintf("z%d", w.n(zones))}}}
 	case 5:
@@ -275,7 +283,7 @@ func (w *world) keep(g *Workload, at Assignment) {
 		}
 	}
 	for z, count := range g.Split {
-		if perZone[z] != count {
+		if perZone[z] < count.Least || perZone[z] > count.Most {
 			w.t.Fatalf("split %v, got %v", g.Split, perZone)
 		}
 	}

@@ -52,10 +52,10 @@ type Workload struct {
 	RestartCost    time.Duration
 
 	Topology Topology
-	// Split fixes replicas by zone; they are dealt to the zones in order of name, roles in order.
-	Split map[string]int
+	// Split says how many replicas may stand in each zone; they are dealt to the zones in order of name, roles in order.
+	Split where.Split
 	// MaxLatency bounds the round trip between any two zones of the gang; 0 is what synchronous
-	// training bears, see latencyOf.
+	// training bears, see distance.Far.
 	MaxLatency time.Duration
 	// OneRegion keeps all zones of the gang in one region.
 	OneRegion bool
@@ -124,7 +124,8 @@ func (w *Workload) shape() string {
 	texts('-', w.Deny)
 	for _, z := range sortedKeys(w.Split) {
 		texts('s', []string{z})
-		number(int64(w.Split[z]), ' ')
+		number(int64(w.Split[z].Least), '.')
+		number(int64(w.Split[z].Most), ' ')
 	}
 	for _, d := range w.Data {
 		number(int64(d.Bytes), 'd')
@@ -136,9 +137,10 @@ func (w *Workload) shape() string {
 	if w.Only != "" {
 		texts('=', []string{w.Only})
 	}
-	if w.OneRegion || w.Survive {
+	if w.OneRegion || w.Survive || w.Balance {
 		b = strconv.AppendBool(append(b, 'r'), w.OneRegion)
 		b = strconv.AppendBool(b, w.Survive)
+		b = strconv.AppendBool(b, w.Balance)
 	}
 	if w.Topology != (Topology{}) || w.MaxLatency != 0 {
 		b = strconv.AppendBool(append(b, 't'), w.Topology.Spread)
@@ -153,7 +155,9 @@ type Wish struct {
 	StartBy time.Time // no hours are waited for beyond this; zero: none
 	// Weigh says what counts between zones that have room. The zero value is the price alone.
 	Weigh where.Weights
-	hours *Window // set when they have come
+	// Balance lets it stand where most room is left, within its split if it has one; where that can't be, elsewhere.
+	Balance bool
+	hours   *Window // set when they have come
 }
 
 // Nodes are which of the nodes a gang may use at all, and whether it keeps those it has.

@@ -106,16 +106,19 @@ func (s *search) ask(strict bool, rule spot.Rule) {
 }
 
 func (s *search) run() bool {
-	if len(s.w.Split) > 0 {
-		return s.split()
-	}
 	zones := allowed(s.c, s.w)
 	s.ask(false, s.w.spot())
+	if len(s.w.Split) > 0 {
+		return newDivision(s, zones).split()
+	}
 	if !s.enough(zones) {
 		return false
 	}
 	if s.w.Survive { // never in one zone
 		return s.across(zones)
+	}
+	if s.w.Balance && newDivision(s, zones).balance() {
+		return true
 	}
 	for _, group := range s.groups(zones) {
 		if s.choosy(group) {

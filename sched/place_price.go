@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/sched/cost"
+	"github.com/fermi-cluster/fermi/sched/distance"
 )
 
 // unknownStay is for how long a stay is priced whose length nobody said.
@@ -21,7 +22,7 @@ func dearer(zones []*zone, c *Cluster, w *Workload) map[*zone]int64 {
 	for i, z := range zones {
 		stays[i].Zone = z.Cost
 		for _, d := range w.Data {
-			stays[i].Far = max(stays[i].Far, c.zones.nearest(z, d.Zones))
+			stays[i].Far = max(stays[i].Far, distance.Zones(c.zones.known).Nearest(&z.Zone, d.Zones))
 		}
 	}
 	sums := cost.Premiums(stays, zones[0].part(w, 1), w.Preemptible, w.Weigh, c.market.now, c.market.now.Add(max(w.Expected, unknownStay)))
@@ -30,17 +31,6 @@ func dearer(zones []*zone, c *Cluster, w *Workload) map[*zone]int64 {
 		out[z] = sums[i]
 	}
 	return out
-}
-
-// nearest is the round trip to the nearest of some zones; none where none of them is known.
-func (a atlas) nearest(from *zone, names []string) time.Duration {
-	best := time.Duration(-1)
-	for _, name := range names {
-		if z, ok := a[name]; ok && (best < 0 || latencyOf(from, z) < best) {
-			best = latencyOf(from, z)
-		}
-	}
-	return max(best, 0)
 }
 
 // differ says that some zones ask other prices than others, or burn more.

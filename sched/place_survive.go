@@ -1,11 +1,11 @@
 package sched
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/fermi-cluster/fermi/sched/deal"
 	"github.com/fermi-cluster/fermi/sched/room"
 )
 
@@ -65,7 +65,11 @@ func (s *search) apart(set []room.Place) bool {
 	}
 	shares := make([][]int32, len(all)) // of each want, by zone
 	for i := range all {
-		shares[i] = s.evenly(&all[i], zones)
+		rooms := make([]int64, len(zones))
+		for k, z := range zones {
+			rooms[k] = s.most(&all[i], z)
+		}
+		shares[i] = deal.Evenly(all[i].count, rooms)
 	}
 	for k, z := range zones {
 		s.wants = s.wants[:0:0]
@@ -82,23 +86,4 @@ func (s *search) apart(set []room.Place) bool {
 		}
 	}
 	return true
-}
-
-// evenly divides a role, for which the zones together have room: those with little room first, each
-// its part of what is left.
-func (s *search) evenly(w *want, zones []*zone) []int32 {
-	order := make([]int, len(zones))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.most(w, zones[a]), s.most(w, zones[b])) })
-	out := make([]int32, len(zones))
-	left := int64(w.count)
-	for n, i := range order {
-		parts := int64(len(order) - n)
-		take := min((left+parts-1)/parts, s.most(w, zones[i]))
-		out[i] = int32(take)
-		left -= take
-	}
-	return out
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // area is a domain of the slow version: a node, or areas.
@@ -306,7 +307,7 @@ func TestPlacementRules(t *testing.T) {
 	eight := func(number uint32, zone, rack string) Node {
 		return Node{Number: number, Zone: zone, Rack: rack, Devices: cards(8, "A100")}
 	}
-	one := Need{Devices: 1}
+	one, two := Need{Devices: 1}, Need{Devices: 2}
 	tests := map[string]struct {
 		nodes []Node
 		zones []Zone
@@ -430,12 +431,12 @@ func TestPlacementRules(t *testing.T) {
 		"split as the user says": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "b", "")},
 			zones: []Zone{{Name: "a", Region: "x"}, {Name: "b", Region: "y"}},
-			w:     &Workload{Roles: gangOf(3, Need{Devices: 8}).Roles, Split: map[string]int{"b": 2, "a": 1}},
+			w:     &Workload{Roles: gangOf(3, Need{Devices: 8}).Roles, Split: where.Split{"b": where.Exactly(2), "a": where.Exactly(1)}},
 			want:  slots{{Node: 1, Devices: 255}, {Node: 2, Devices: 255}, {Node: 3, Devices: 255}},
 		},
 		"a split that does not add up": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
-			w:     &Workload{Roles: gangOf(2, one).Roles, Split: map[string]int{"b": 2, "a": 1}},
+			w:     &Workload{Roles: gangOf(2, one).Roles, Split: where.Split{"b": where.Exactly(2), "a": where.Exactly(1)}},
 		},
 		"a zone may be lost": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "b", "")},
@@ -455,7 +456,7 @@ func TestPlacementRules(t *testing.T) {
 		"a split that can't lose a zone": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
 			zones: []Zone{{Name: "a", Region: "x"}, {Name: "b", Region: "x"}},
-			w:     &Workload{Roles: gangOf(4, one).Roles, Survive: true, Split: map[string]int{"a": 3, "b": 1}},
+			w:     &Workload{Roles: gangOf(4, one).Roles, Survive: true, Split: where.Split{"a": where.Exactly(3), "b": where.Exactly(1)}},
 		},
 		"one region and no other": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
@@ -466,6 +467,48 @@ func TestPlacementRules(t *testing.T) {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "c", "")},
 			zones: []Zone{{Name: "a", Region: "x"}, {Name: "b", Region: "y"}, {Name: "c", Region: "x"}},
 			w:     gangOf(2, Need{Devices: 8}), want: slots{{Node: 1, Devices: 255}, {Node: 3, Devices: 255}},
+		},
+		"a split with bounds: the least in each, the rest in as few as can be": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
+			w:     &Workload{Roles: gangOf(5, two).Roles, Split: where.Split{"a": {Least: 1, Most: 4}, "b": {Least: 1, Most: 4}}},
+			want:  slots{{Node: 1, Devices: 3}, {Node: 1, Devices: 12}, {Node: 1, Devices: 48}, {Node: 1, Devices: 192}, {Node: 2, Devices: 3}},
+		},
+		"or evenly": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
+			w:     &Workload{Roles: gangOf(4, two).Roles, Split: where.Split{"a": {Least: 1, Most: 4}, "b": {Least: 1, Most: 4}}, Wish: Wish{Balance: true}},
+			want:  slots{{Node: 1, Devices: 3}, {Node: 1, Devices: 12}, {Node: 2, Devices: 3}, {Node: 2, Devices: 12}},
+		},
+		"what one zone has no room for goes to another": {
+			nodes: []Node{{Number: 1, Zone: "a", Devices: cards(2, "A100")}, eight(2, "b", "")},
+			w:     &Workload{Roles: gangOf(3, two).Roles, Split: where.Split{"a": {Least: 1, Most: 3}, "b": {Most: 3}}},
+			want:  slots{{Node: 1, Devices: 3}, {Node: 2, Devices: 3}, {Node: 2, Devices: 12}},
+		},
+		"but its least is asked for": {
+			nodes: []Node{{Number: 1, Zone: "a", Devices: cards(2, "A100")}, eight(2, "b", "")},
+			w:     &Workload{Roles: gangOf(3, two).Roles, Split: where.Split{"a": {Least: 2, Most: 3}, "b": {Most: 3}}},
+		},
+		"a zone that may have none is left out where it is too far": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "c", "")},
+			zones: []Zone{{Name: "a", Latency: map[string]time.Duration{"b": 8 * time.Millisecond, "c": time.Millisecond}}, {Name: "b"}, {Name: "c"}},
+			w: &Workload{Roles: gangOf(2, Need{Devices: 8}).Roles, MaxLatency: 2 * time.Millisecond,
+				Split: where.Split{"a": {Least: 1, Most: 2}, "b": {Most: 2}, "c": {Most: 2}}},
+			want: slots{{Node: 1, Devices: 255}, {Node: 3, Devices: 255}},
+		},
+		"balanced: where most room is left": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), {Number: 3, Zone: "b", Devices: cards(2, "A100")}},
+			w:     &Workload{Roles: gangOf(3, two).Roles, Wish: Wish{Balance: true}},
+			want:  slots{{Node: 1, Devices: 3}, {Node: 2, Devices: 3}, {Node: 2, Devices: 12}},
+		},
+		"balanced: one alone too": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "b", "")},
+			w:     &Workload{Roles: gangOf(1, Need{Devices: 4}).Roles, Wish: Wish{Balance: true}},
+			want:  slots{{Node: 2, Devices: 15}},
+		},
+		"balanced: not over zones that are far": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
+			zones: []Zone{{Name: "a", Latency: map[string]time.Duration{"b": 8 * time.Millisecond}}, {Name: "b"}},
+			w:     &Workload{Roles: gangOf(2, two).Roles, Wish: Wish{Balance: true}},
+			want:  slots{{Node: 1, Devices: 3}, {Node: 1, Devices: 12}},
 		},
 		"not over zones that are far": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},

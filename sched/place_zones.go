@@ -6,44 +6,18 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/api/v1/where"
+	"github.com/fermi-cluster/fermi/sched/distance"
 	"github.com/fermi-cluster/fermi/sched/room"
 )
 
-// Latency between zones: below Near a gang trains as in one zone; from Far on, synchronous
-// training is not cut over them unless the workload says so itself.
-const (
-	LatencyNear = 2 * time.Millisecond
-	LatencyFar  = 5 * time.Millisecond
-)
-
-// assumed where a pair of zones is in no table: near in one region, far otherwise.
-const (
-	assumedNear = time.Millisecond
-	assumedFar  = 20 * time.Millisecond
-)
-
-// latencyOf is the round trip between two zones: the worse of what their tables say.
-func latencyOf(a, b *zone) time.Duration {
-	if a == b {
-		return 0
-	}
-	there, ok1 := a.Latency[b.Name]
-	back, ok2 := b.Latency[a.Name]
-	switch {
-	case ok1 || ok2:
-		return max(there, back)
-	case a.Region == b.Region:
-		return assumedNear
-	}
-	return assumedFar
-}
+func latencyOf(a, b *zone) time.Duration { return distance.Trip(&a.Zone, &b.Zone) }
 
 // nearEnough says whether a gang may stand in both zones.
 func (w *Workload) nearEnough(a, b *zone) bool {
 	if w.MaxLatency > 0 {
 		return latencyOf(a, b) <= w.MaxLatency
 	}
-	return latencyOf(a, b) < LatencyFar
+	return latencyOf(a, b) < distance.Far
 }
 
 // allowed are the zones the workload's rules leave, healthy ones first.
@@ -197,58 +171,4 @@ func (s *search) around(seed *zone, zones []*zone, oneRegion bool) (set []*zone,
 		}
 	}
 	return nil, 0
-}
-
-// split places as many replicas in each zone as the workload says.
-func (s *search) split() bool {
-	names, total := sortedKeys(s.w.Split), 0
-	var zones []*zone
-	for _, name := range names {
-		z, ok := s.c.zones[name]
-		if !ok || z.at < 0 || s.w.Split[name] < 0 || !slices.Contains(allowed(s.c, s.w), z) {
-			return false
-		}
-		for _, o := range zones {
-			if s.w.MaxLatency > 0 && !s.w.nearEnough(o, z) || s.w.OneRegion && o.Region != z.Region {
-				return false
-			}
-		}
-		zones = append(zones, z)
-		total += s.w.Split[name]
-	}
-	if total != s.w.Replicas() {
-		return false
-	}
-	all := slices.Clone(s.wants)
-	s.piecewise = true
-	rest := make([]int, len(s.w.Roles))
-	for i := range s.w.Roles {
-		rest[i] = s.w.Roles[i].Replicas
-	}
-	for i, z := range zones {
-		s.wants = s.deal(all, rest, s.w.Split[names[i]])
-		if s.tooMany() || !s.choosy([]*zone{z}) {
-			s.undo(0)
-			return false
-		}
-	}
-	return true
-}
-
-// deal takes the next count replicas, roles in order.
-func (s *search) deal(all []want, rest []int, count int) []want {
-	var out []want
-	take := make([]int, len(rest))
-	for i := range rest {
-		take[i] = min(rest[i], count)
-		rest[i] -= take[i]
-		count -= take[i]
-	}
-	for _, w := range all {
-		if take[w.role] > 0 {
-			w.count = int32(take[w.role])
-			out = append(out, w)
-		}
-	}
-	return out
 }

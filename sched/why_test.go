@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/spot"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/advice"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -118,7 +119,7 @@ var whys = map[string]func(s *stage) *sched.Workload{
 	},
 	advice.ReasonSplit: func(s *stage) *sched.Workload {
 		x := s.task("x", 1, 2, 1)
-		x.Split = map[string]int{"z": 1, "nowhere": 1}
+		x.Split = where.Split{"z": where.Exactly(1), "nowhere": where.Exactly(1)}
 		return x
 	},
 	advice.ReasonLatency: func(s *stage) *sched.Workload {
@@ -260,6 +261,36 @@ func TestWhy(t *testing.T) {
 	}
 	if len(whys) != len(advice.Reasons) {
 		t.Error("the list of reasons is not whole:", len(whys), len(advice.Reasons))
+	}
+}
+
+// A split that leaves no room says what is missing where.
+func TestWhySplit(t *testing.T) {
+	for _, c := range []struct {
+		split where.Split
+		want  string
+	}{
+		{where.Split{"z": {Least: 1, Most: 3}, "y": {Least: 2, Most: 3}}, "Zone y is to have 2, and has room for 1."},
+		{where.Split{"z": {Least: 1, Most: 1}, "y": {Most: 2}}, "Within its bounds these zones have room for 2 of 3."},
+	} {
+		s := newStage(t, 2, 4)
+		n := s.node(3)
+		n.Zone = "y"
+		s.set(n)
+		x := s.task("x", 1, 3, 4)
+		x.Split = c.split
+		s.q.Add(x)
+		ex, ok := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
+		if !ok || ex.Reason != advice.ReasonSplit || !strings.Contains(ex.Message.EN, c.want) || ex.Message.ZH == "" {
+			t.Errorf("%v: %+v", c.split, ex)
+		}
+		if r, impossible := sched.Impossible(s.c, s.q, x); !impossible || !strings.Contains(r.Message.EN, c.want) {
+			t.Errorf("%v: at submit %+v", c.split, r)
+		}
+		x.Split = where.Split{"z": {Least: 1, Most: 3}, "y": {Least: 1, Most: 3}}
+		if r, impossible := sched.Impossible(s.c, s.q, x); impossible {
+			t.Errorf("%v: %+v", x.Split, r)
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ type booking struct {
 
 // windows finds the best starts of workloads together. Where nothing is known to compare, the start is now.
 func (b *booking) windows(ws []*Workload) []Window {
-	out, places := make([]Window, len(ws)), make([][]hours, len(ws))
+	out, places := make([]Window, len(ws)), make([][]book.Option, len(ws))
 	b.room = map[string]int64{}
 	var jobs []book.Job
 	var of []int // by job
@@ -74,8 +74,8 @@ func (b *booking) windows(ws []*Workload) []Window {
 		places[i], out[i].Currency = b.c.hours(w)
 		j := book.Job{ID: w.ID, Length: w.Expected, From: b.now, Until: b.q.latestStart(b.now, w), Unit: out[i].Currency}
 		for _, p := range places[i] {
-			o := book.Option{Rates: p.rates, Takes: int64(devicesOf(w))}
-			if z := b.c.zones[p.zone]; z != nil && o.Takes > 0 {
+			o := book.Option{Rates: p.Rates, Takes: int64(devicesOf(w))}
+			if z := b.c.zones[p.Place]; z != nil && o.Takes > 0 {
 				o.Place = b.place(z, w)
 			}
 			j.Options = append(j.Options, o)
@@ -95,7 +95,7 @@ func (b *booking) windows(ws []*Workload) []Window {
 				win.Now = sum
 			}
 		}
-		win.zones = cheapestFirst(all, s.At, j.Length, all[s.Option].zone)
+		win.zones = book.CheapestFirst(all, s.At, j.Length, all[s.Option].Place)
 		win.stay = book.Stay{Place: j.Options[s.Option].Place, Takes: j.Options[s.Option].Takes}
 	}
 	return out
@@ -168,21 +168,15 @@ func (q *Queues) latestStart(now time.Time, w *Workload) time.Time {
 	return latest
 }
 
-// hours is what a workload costs an hour in one place it may get.
-type hours struct {
-	zone  string // "": in several
-	rates []cost.Daily
-}
-
 // hours are the zones that could hold the workload were they empty; where none could alone, all of
 // them together. Zones with another currency than the first, or of unknown carbon, are left out.
-func (c *Cluster) hours(w *Workload) (out []hours, currency string) {
+func (c *Cluster) hours(w *Workload) (out []book.Option, currency string) {
 	single, zones := c.roomyZones(w)
 	var together []cost.Daily
 	for _, z := range zones {
 		share := single
 		if n, ok := w.Split[z.Name]; ok && w.Replicas() > 0 {
-			share = float64(n) / float64(w.Replicas())
+			share = float64(n.Least+min(n.Most, w.Replicas())) / 2 / float64(w.Replicas()) // of a span its middle
 		}
 		rate, money, ok := z.rate(w, share)
 		if !ok || money != "" && currency != "" && money != currency {
@@ -191,11 +185,11 @@ func (c *Cluster) hours(w *Workload) (out []hours, currency string) {
 		currency = money
 		together = append(together, rate)
 		if share == 1 {
-			out = append(out, hours{z.Name, []cost.Daily{rate}})
+			out = append(out, book.Option{Place: z.Name, Rates: []cost.Daily{rate}})
 		}
 	}
 	if len(out) == 0 && len(together) > 0 {
-		out = append(out, hours{"", together})
+		out = append(out, book.Option{Rates: together})
 	}
 	return out, currency
 }
@@ -265,29 +259,6 @@ func (c *Cluster) couldHold(z *zone, w *Workload) bool {
 		}
 	}
 	return false
-}
-
-// cheapestFirst orders single zones by what a run of a length costs there from a time on, after the one
-// that is booked.
-func cheapestFirst(places []hours, start time.Time, length time.Duration, booked string) []string {
-	sums := map[string]cost.Sum{}
-	var out []string
-	for _, p := range places {
-		if p.zone != "" {
-			sums[p.zone] = cost.Over(start, start.Add(length), p.rates...)
-			out = append(out, p.zone)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b string) int {
-		switch booked {
-		case a:
-			return -1
-		case b:
-			return 1
-		}
-		return sums[a].Cmp(sums[b])
-	})
-	return out
 }
 
 // hold puts an entry among those whose hours are yet to be found.

@@ -63,7 +63,7 @@ func whole() map[Kind]Object {
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
 				Restart:         &RestartPolicy{3, Duration(time.Hour), Duration(2 * time.Hour), Duration(time.Minute)}, Batch: BatchKeepGlobal, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
-					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire, spot.Prefer,
+					[]string{"beijing-1"}, []string{"shenzhen-1"}, where.Split{"beijing-1": where.Exactly(2), "shanghai-1": {Least: 1, Most: 4}}, true, true, Duration(2 * time.Millisecond), RegionRequire, spot.Prefer,
 					[]DataPlace{{2 << 40, []string{"beijing-1"}}}, &where.Weights{Price: 3, Carbon: 1, Latency: 2}, true,
 				},
 				Topology: &Topology{Mode: TopologyBounded, MaxPerRack: 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,

@@ -126,42 +126,22 @@ func (f *faults) zoneRules(at string, s *TrainingTaskSpec) {
 			f.add(item(at+".deny", i), "The zone %s is both allowed and denied; keep one.", "可用区 %s 同时被允许和禁止，请只保留一处。", quote(n))
 		}
 	}
-	f.split(at, s)
+	total := 0
+	for _, r := range s.Roles {
+		total += r.Replicas
+	}
+	for _, zone := range sortedKeys(z.Split) {
+		f.name(child(at+".split", zone), zone)
+	}
+	f.list = append(f.list, z.Split.Check(at+".split", total, func(zone string) bool {
+		return slices.Contains(z.Deny, zone) || len(z.Allow) > 0 && !slices.Contains(z.Allow, zone)
+	})...)
 	f.survivors(at, s)
 	f.data(at+".data", z.Data)
 	f.span(at+".maxLatency", z.MaxLatency)
 	f.list = append(f.list, z.Prefer.Check(at+".prefer")...)
 	oneOf(f, at+".sameRegion", z.SameRegion, []RegionRule{RegionPrefer, RegionRequire})
 	oneOf(f, at+".spot", z.Spot, spot.Rules)
-}
-
-// split checks the user's own distribution: it must add up, and stay where the task may go.
-func (f *faults) split(at string, s *TrainingTaskSpec) {
-	z := s.Zones
-	total := 0
-	for _, r := range s.Roles {
-		total += r.Replicas
-	}
-	if len(z.Split) == 0 {
-		return
-	}
-	if len(z.Split) > maxList {
-		f.add(at+".split", "There are %d zones; at most %d are allowed.", "可用区有 %d 个，最多允许 %d 个。", len(z.Split), maxList)
-		return
-	}
-	sum := 0
-	for _, zone := range sortedKeys(z.Split) {
-		path := child(at+".split", zone)
-		f.name(path, zone)
-		f.count(path, z.Split[zone], 1, maxReplicas)
-		sum += min(max(z.Split[zone], 0), maxReplicas)
-		if slices.Contains(z.Deny, zone) || len(z.Allow) > 0 && !slices.Contains(z.Allow, zone) {
-			f.add(path, "The rules beside it keep the task out of this zone.", "同处的规则禁止任务使用此可用区。")
-		}
-	}
-	if sum != total {
-		f.add(at+".split", "The split has %d replicas, the task %d; they must be the same.", "split 共 %d 个副本，任务有 %d 个，两者应一致。", sum, total)
-	}
 }
 
 // survivors checks that the loss of a zone can leave enough of each role.
@@ -188,7 +168,7 @@ func (f *faults) survivors(at string, s *TrainingTaskSpec) {
 		keep = *r.MinReplicas
 	}
 	for _, zone := range sortedKeys(z.Split) {
-		if left := r.Replicas - z.Split[zone]; left < keep && len(z.Split) > 1 {
+		if left := r.Replicas - z.Split[zone].Least; left < keep && len(z.Split) > 1 {
 			f.add(child(at+".split", zone), "The loss of this zone leaves %d of %d replicas; surviveZoneLoss needs %d.", "失去该可用区后仅剩 %d/%d 个副本；surviveZoneLoss 需要 %d 个。", left, r.Replicas, keep)
 		}
 	}

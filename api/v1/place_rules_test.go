@@ -91,7 +91,7 @@ func TestPlaceRulesRefuse(t *testing.T) {
 		{spared(func(s *TrainingTaskSpec) { s.Framework = "pytorch-fsdp" }, 1), "spec.roles[0].spares", "plain and pytorch-ddp"},
 		{spared(func(s *TrainingTaskSpec) { s.Roles[0].MaxReplicas = ptr(9) }, 1), "spec.roles[0].spares", "elastic"},
 		{spared(func(s *TrainingTaskSpec) { s.Inside = []string{"env"} }, 1), "spec.roles[0].spares", "inside"},
-		{spared(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{Split: map[string]int{"a": 1}} }, 1), "spec.roles[0].spares", "zones.split"},
+		{spared(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{Split: where.Split{"a": where.Exactly(1)}} }, 1), "spec.roles[0].spares", "zones.split"},
 		{spared(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{SurviveZoneLoss: true} }, 1), "spec.roles[0].spares", "surviveZoneLoss"},
 		{spared(func(s *TrainingTaskSpec) { s.Roles = append(s.Roles, Role{Name: "ps", Command: []string{"a"}}) }, 1), "spec.roles[0].spares", "one role"},
 		{spared(func(s *TrainingTaskSpec) { s.Roles[0].Replicas = 16384 }, 1), "spec.roles", "16384"},
@@ -99,13 +99,13 @@ func TestPlaceRulesRefuse(t *testing.T) {
 		{accel(Accelerators{Type: "A100|a100", Count: 1}), acc + ".type", "twice"},
 		{accel(Accelerators{Type: "a|b|c|d|e|f|g|h|i", Count: 1}), acc + ".type", "9 types"},
 		{accel(Accelerators{Count: 2, Share: 500}), acc + ".share", "count 1"},
-		{zones(2, ZoneRules{Split: map[string]int{"a": 1}}), "spec.zones.split", "1 replicas, the task 2"},
-		{zones(2, ZoneRules{Split: map[string]int{"a": 2, "b": 0}}), "spec.zones.split.b", "1 to"},
-		{zones(2, ZoneRules{Deny: []string{"a"}, Split: map[string]int{"a": 2}}), "spec.zones.split.a", "keep the task out"},
-		{zones(2, ZoneRules{SurviveZoneLoss: true, Split: map[string]int{"a": 2}}), "spec.zones.surviveZoneLoss", "two zones"},
+		{zones(2, ZoneRules{Split: where.Split{"a": where.Exactly(1)}}), "spec.zones.split", "1 replicas, the task 2"},
+		{zones(2, ZoneRules{Split: where.Split{"a": where.Exactly(2), "b": where.Exactly(0)}}), "spec.zones.split.b", "1 to"},
+		{zones(2, ZoneRules{Deny: []string{"a"}, Split: where.Split{"a": where.Exactly(2)}}), "spec.zones.split.a", "keep the task out"},
+		{zones(2, ZoneRules{SurviveZoneLoss: true, Split: where.Split{"a": where.Exactly(2)}}), "spec.zones.surviveZoneLoss", "two zones"},
 		{zones(2, ZoneRules{SurviveZoneLoss: true, Allow: []string{"a"}}), "spec.zones.surviveZoneLoss", "two zones"},
 		{zones(1, ZoneRules{SurviveZoneLoss: true}), "spec.zones.surviveZoneLoss", "one replica"},
-		{zones(4, ZoneRules{SurviveZoneLoss: true, Split: map[string]int{"a": 3, "b": 1}}), "spec.zones.split.a", "leaves 1 of 4"},
+		{zones(4, ZoneRules{SurviveZoneLoss: true, Split: where.Split{"a": where.Exactly(3), "b": where.Exactly(1)}}), "spec.zones.split.a", "leaves 1 of 4"},
 		{zones(2, ZoneRules{Data: []DataPlace{{Bytes: 1}}}), "spec.zones.data[0].zones", "Name the zones"},
 		{zones(2, ZoneRules{Data: []DataPlace{{Bytes: -1, Zones: []string{"a"}}}}), "spec.zones.data[0].bytes", "1Pi"},
 		{zones(2, ZoneRules{Data: []DataPlace{{Bytes: 1, Zones: []string{"a", "a"}}}}), "spec.zones.data[0].zones[1]", "twice"},
@@ -156,13 +156,13 @@ func TestPlaceRulesAccept(t *testing.T) {
 		spec(func(s *TrainingTaskSpec) { s.Deferrable, s.ExpectedTime = DeferGreen, Duration(time.Hour) }),
 		spec(func(s *TrainingTaskSpec) {
 			s.Roles[0].Replicas = 3
-			s.Zones = &ZoneRules{SameRegion: RegionRequire, SurviveZoneLoss: true, Split: map[string]int{"a": 2, "b": 1}, Data: []DataPlace{{1 << 40, []string{"a", "b"}}}}
+			s.Zones = &ZoneRules{SameRegion: RegionRequire, SurviveZoneLoss: true, Split: where.Split{"a": where.Exactly(2), "b": where.Exactly(1)}, Data: []DataPlace{{1 << 40, []string{"a", "b"}}}}
 		}),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologySpread} }),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyBounded, MaxPerRack: 2} }),
 		spec(func(s *TrainingTaskSpec) {
 			s.Roles[0].Replicas = 3
-			s.Zones = &ZoneRules{Allow: []string{"a", "b", "c"}, Split: map[string]int{"a": 2, "b": 1}, MaxLatency: Duration(2 * time.Millisecond)}
+			s.Zones = &ZoneRules{Allow: []string{"a", "b", "c"}, Split: where.Split{"a": where.Exactly(2), "b": where.Exactly(1)}, MaxLatency: Duration(2 * time.Millisecond)}
 		}),
 		role(func(r *Role) {
 			r.Resources.Accelerators = Accelerators{Type: "Ascend 910", Count: 1, Share: WholeDevice}

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // draw fills a value of any of our types at random. What Go's JSON does not keep apart (a nil
@@ -29,6 +31,9 @@ func draw(t *rapid.T, v reflect.Value, depth int) {
 		return
 	case reflect.TypeFor[Topology]():
 		v.Set(reflect.ValueOf(rapid.SampledFrom([]Topology{{Mode: TopologyPack}, {Mode: TopologySpread}, {Mode: TopologyBounded, MaxPerRack: 3}}).Draw(t, "topology")))
+		return
+	case reflect.TypeFor[where.Span]():
+		v.Set(reflect.ValueOf(rapid.SampledFrom([]where.Span{where.Exactly(3), {Least: 2, Most: 6}, {Least: 2, Most: where.MostReplicas}, {Most: 4}}).Draw(t, "span")))
 		return
 	}
 	switch v.Kind() {

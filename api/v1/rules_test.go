@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fermi-cluster/fermi/api/v1/mount"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -214,7 +215,7 @@ func TestPrepareRefuses(t *testing.T) {
 			s.Roles = append(s.Roles, Role{Name: "ps", Replicas: 2, MinReplicas: ptr(1), Command: []string{"a"}})
 		}), "spec.roles[1].minReplicas", "one role"},
 		{"elastic split", spec(func(s *TrainingTaskSpec) {
-			s.Roles[0].MaxReplicas, s.Zones = ptr(3), &ZoneRules{Split: map[string]int{"a": 1}}
+			s.Roles[0].MaxReplicas, s.Zones = ptr(3), &ZoneRules{Split: where.Split{"a": where.Exactly(1)}}
 		}), "spec.zones.split", "fixes"},
 		{"batch", spec(func(s *TrainingTaskSpec) { s.Batch = "half" }), "spec.batch", "keepGlobal"},
 		{"peer of one", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Peer: true} }), "spec.checkpoint.peer", "no peer"},

@@ -259,13 +259,14 @@ func (s *TrainingTaskSpec) Spares() (n int) {
 type ZoneRules struct {
 	Allow []string `json:"allow,omitempty" doc:"Zone names; all when absent."`
 	Deny  []string `json:"deny,omitempty"`
-	// Split fixes how many replicas go to each zone; they add up to the task's, and are dealt role by role, zone by zone in the order of names.
-	Split           map[string]int `json:"split,omitempty" doc:"Replicas by zone; chosen by the platform when absent. They are dealt to the zones in the order of their names, role by role: with a role for each zone, each zone has nodes of its own size."`
-	SurviveZoneLoss bool           `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas."`
-	MaxLatency      Duration       `json:"maxLatency,omitempty" explicit:"nonzero" doc:"Largest usual round trip between two replicas' zones, as 2ms; no bound when absent."`
-	SameRegion      RegionRule     `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`
-	Spot            spot.Rule      `json:"spot,omitempty" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
-	Data            []DataPlace    `json:"data,omitempty" maxItems:"64" doc:"What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes."`
+	// Split says how many replicas go to each zone; they are dealt role by role, zone by zone in the order of names.
+	Split           where.Split `json:"split,omitempty" doc:"Replicas by zone: a number, or a span as 2..6; chosen by the platform when absent. They are dealt to the zones in the order of their names, role by role: with a role for each zone, each zone has nodes of its own size."`
+	Balance         bool        `json:"balance,omitempty" doc:"Its replicas stand where most room is left, within split where that is given: zones fill up evenly."`
+	SurviveZoneLoss bool        `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas."`
+	MaxLatency      Duration    `json:"maxLatency,omitempty" explicit:"nonzero" doc:"Largest usual round trip between two replicas' zones, as 2ms; no bound when absent."`
+	SameRegion      RegionRule  `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`
+	Spot            spot.Rule   `json:"spot,omitempty" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
+	Data            []DataPlace `json:"data,omitempty" maxItems:"64" doc:"What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes."`
 	// Prefer is a wish, no rule; the queue's counts where it is absent.
 	Prefer *where.Weights `json:"prefer,omitempty" doc:"What counts between zones that have room; as the queue says when absent, else the price alone."`
 	Stay   bool           `json:"stay,omitempty" doc:"It is never moved so that others find room."`

@@ -16,6 +16,7 @@ type Board struct {
 	mu       sync.Mutex
 	replicas map[Name]Observation
 	byTask   map[string]map[Name]bool
+	byNode   map[string]map[Name]bool
 	nodes    map[string]api.Node
 	whole    bool
 	feeds    map[*Feed]bool
@@ -23,7 +24,7 @@ type Board struct {
 
 // NewBoard makes an empty one.
 func NewBoard() *Board {
-	return &Board{replicas: map[Name]Observation{}, byTask: map[string]map[Name]bool{}, nodes: map[string]api.Node{}, feeds: map[*Feed]bool{}}
+	return &Board{replicas: map[Name]Observation{}, byTask: map[string]map[Name]bool{}, byNode: map[string]map[Name]bool{}, nodes: map[string]api.Node{}, feeds: map[*Feed]bool{}}
 }
 
 // Put takes down what was seen of a replica. A state never goes back: what is older is dropped.
@@ -34,14 +35,33 @@ func (b *Board) Put(o Observation) {
 	if known && Order(o.State) < Order(old.State) {
 		return
 	}
-	b.replicas[o.Name] = o
-	if b.byTask[o.TaskID] == nil {
-		b.byTask[o.TaskID] = map[Name]bool{}
+	if known {
+		b.unlist(old) // its task and node may have become known since
 	}
-	b.byTask[o.TaskID][o.Name] = true
+	b.replicas[o.Name] = o
+	list(b.byTask, o.TaskID, o.Name)
+	list(b.byNode, o.Node, o.Name)
 	if !known || news(old, o) {
 		b.tell(Change{Replica: &o})
 	}
+}
+
+func list(index map[string]map[Name]bool, at string, name Name) {
+	if index[at] == nil {
+		index[at] = map[Name]bool{}
+	}
+	index[at][name] = true
+}
+
+func (b *Board) unlist(o Observation) {
+	take := func(index map[string]map[Name]bool, at string) {
+		delete(index[at], o.Name)
+		if len(index[at]) == 0 {
+			delete(index, at)
+		}
+	}
+	take(b.byTask, o.TaskID)
+	take(b.byNode, o.Node)
 }
 
 // news says whether a change of an observation is told. The first record of a launcher is none: it says so itself, over the link.
@@ -60,10 +80,7 @@ func (b *Board) Drop(name Name) {
 		return
 	}
 	delete(b.replicas, name)
-	delete(b.byTask[o.TaskID], name)
-	if len(b.byTask[o.TaskID]) == 0 {
-		delete(b.byTask, o.TaskID)
-	}
+	b.unlist(o)
 	b.tell(Change{Replica: &o, Gone: true})
 }
 
@@ -123,6 +140,13 @@ func (b *Board) Replicas(taskID string) []Observation {
 	b.mu.Unlock()
 	slices.SortFunc(out, func(x, y Observation) int { return strings.Compare(string(x.Name), string(y.Name)) })
 	return out
+}
+
+// On names the replicas that are known to be on a node.
+func (b *Board) On(node string) []Name {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.byNode[node]))
 }
 
 // Nodes lists the nodes that were reported; false: not all were.

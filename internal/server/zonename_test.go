@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // TestZonesByDisplayName: wherever a request names a zone, what people call it will do; what is kept is its name.
@@ -15,9 +16,9 @@ func TestZonesByDisplayName(t *testing.T) {
 	w.put(&api.Zone{Meta: api.Meta{Name: "bj1", DisplayName: "北京-1"}, Spec: api.ZoneSpec{Region: "north"}})
 	w.put(&api.Zone{Meta: api.Meta{Name: "sh1", DisplayName: "上海-1"}, Spec: api.ZoneSpec{Region: "east"}})
 	task := w.submit("t", func(t *api.TrainingTask) {
-		t.Spec.Zones = &api.ZoneRules{Allow: []string{"北京-1", "sh1"}, Split: map[string]int{" 北京-1": 1}}
+		t.Spec.Zones = &api.ZoneRules{Allow: []string{"北京-1", "sh1"}, Split: where.Split{" 北京-1": where.Exactly(1)}}
 	})
-	if z := task.Spec.Zones; !slices.Equal(z.Allow, []string{"bj1", "sh1"}) || z.Split["bj1"] != 1 || len(z.Split) != 1 {
+	if z := task.Spec.Zones; !slices.Equal(z.Allow, []string{"bj1", "sh1"}) || z.Split["bj1"] != where.Exactly(1) || len(z.Split) != 1 {
 		t.Errorf("%+v", z)
 	}
 	if a := w.do("GET", "/api/v1/zones/"+url.PathEscape("北京-1"), w.admin, nil); a.status != 200 || !strings.Contains(string(a.raw), `"name":"bj1"`) {

@@ -315,3 +315,25 @@ func (p *planner) better(order []int) {
 		}
 	}
 }
+
+// CheapestFirst orders the places of options by what a stay of a length costs there from a time on, after the one that is booked.
+func CheapestFirst(options []Option, start time.Time, length time.Duration, booked string) []string {
+	sums := map[string]cost.Sum{}
+	var out []string
+	for _, o := range options {
+		if o.Place != "" {
+			sums[o.Place] = cost.Over(start, start.Add(length), o.Rates...)
+			out = append(out, o.Place)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int {
+		switch booked {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return sums[a].Cmp(sums[b])
+	})
+	return out
+}

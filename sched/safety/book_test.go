@@ -217,8 +217,8 @@ func (b *book) rules(w *sched.Workload, at sched.Assignment, fresh []api.Slot) s
 		}
 	}
 	for z, n := range w.Split {
-		if zones[z] != n {
-			return fmt.Sprintf("%s has %d replicas in zone %s, wants %d", w.ID, zones[z], z, n)
+		if zones[z] < n.Least || zones[z] > n.Most {
+			return fmt.Sprintf("%s has %d replicas in zone %s, wants %s", w.ID, zones[z], z, n)
 		}
 	}
 	if why := b.regions(w, at, zones); why != "" {

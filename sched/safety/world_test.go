@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
 	"github.com/fermi-cluster/fermi/sched/fair"
@@ -251,7 +252,10 @@ func (w *world) newWorkload() *sched.Workload {
 	}
 	if n := out.Replicas(); n > 1 && len(w.b.zones) > 1 && w.chance(10) {
 		k := 1 + w.rng.IntN(n-1)
-		out.Split = map[string]int{"z0": k, "z1": n - k}
+		out.Split = where.Split{"z0": where.Exactly(k), "z1": where.Exactly(n - k)}
+		if w.chance(50) {
+			out.Split = where.Split{"z0": {Least: k - 1, Most: n}, "z1": {Least: n - k, Most: n - k + 1}}
+		}
 	}
 	if w.chance(10) {
 		out.Expected, out.Defer = time.Hour, pick(w, api.DeferCheap, api.DeferGreen)

@@ -48,7 +48,7 @@ type Zone struct {
 	// Latency is the round trip to other zones, by name. Where a pair is in neither zone's table,
 	// zones of one region count as near and others as far.
 	Latency map[string]time.Duration
-	// Bandwidth is that of links to other zones in bytes a second, by name; see DefaultBandwidth.
+	// Bandwidth is that of links to other zones in bytes a second, by name; see distance.DefaultBandwidth.
 	Bandwidth map[string]int64
 	// Cost is its prices and its carbon over the day; nil is unknown.
 	Cost *cost.Zone

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // TestPreviewAndSplit: the price is known before the submit, and the gang then stands where it said.
@@ -40,7 +41,7 @@ func TestPreviewAndSplit(t *testing.T) {
 	w.must("queue", "set", "default", "--prefer", "")
 	task := shell("split", 5, "echo on $FERMI_NODE")
 	task.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "TPU|A100", Count: 8}
-	task.Spec.Zones = &api.ZoneRules{Split: map[string]int{"beijing-1": 2, "shanghai-1": 3}}
+	task.Spec.Zones = &api.ZoneRules{Split: where.Split{"beijing-1": where.Exactly(2), "shanghai-1": where.Exactly(3)}}
 	task.Spec.Topology = &api.Topology{Mode: api.TopologyBounded, MaxPerRack: 1}
 	p, err := w.api.Preview(t.Context(), task)
 	if err != nil || !p.Fits || p.Planned.Latency.P50Ms != 8.5 || p.Planned.Latency.Source != "declared" || p.Planned.RackLoss.Percent != 20 {

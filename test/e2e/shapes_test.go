@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -14,7 +15,7 @@ var ofFive = regexp.MustCompile(`rank [0-4] of 5 on`)
 func TestShapes(t *testing.T) {
 	w := up(t, "--demo")
 	task := shell("shapes", 2, `echo "rank $RANK of $WORLD_SIZE on $FERMI_NODE"; while [ ! -e "$FERMI_OUTPUT/end" ]; do sleep 0.02; done`)
-	task.Spec.Zones = &api.ZoneRules{Split: map[string]int{"shanghai-1": 3, "beijing-1": 2}}
+	task.Spec.Zones = &api.ZoneRules{Split: where.Split{"shanghai-1": where.Exactly(3), "beijing-1": where.Exactly(2)}}
 	first := task.Spec.Roles[0]
 	first.Name, first.Resources.Accelerators.Count = "worker-1", 8
 	second := first

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 )
 
 // checkMeasured: the servers have measured the way between all their zones, and the preview of a gang
@@ -28,7 +29,7 @@ func (w *world) checkMeasured() {
 	})
 	task := &api.TrainingTask{Meta: api.Meta{Name: "far"}, Spec: api.TrainingTaskSpec{
 		Roles: []api.Role{{Replicas: 2, Command: []string{"true"}}},
-		Zones: &api.ZoneRules{Split: map[string]int{zones[0]: 1, zones[2]: 1}},
+		Zones: &api.ZoneRules{Split: where.Split{zones[0]: where.Exactly(1), zones[2]: where.Exactly(1)}},
 	}}
 	var note api.LatencyNote
 	w.within(time.Minute, "the preview uses what was measured", func(ctx context.Context) bool {

@@ -83,7 +83,7 @@ var bugs = []bug{
 		"(!declared || z.now.Sub(m.At) <= Fresh)", "(!declared || z.now.Sub(m.At) <= 1000*Fresh)",
 	}, {
 		"a gang is cut over zones that are far apart", "sched/place_zones.go",
-		"	return latencyOf(a, b) < LatencyFar\n", "	return latencyOf(a, b) <= 10*LatencyFar\n",
+		"	return latencyOf(a, b) < distance.Far\n", "	return latencyOf(a, b) <= 10*distance.Far\n",
 	}, {
 		"one more in a rack than allowed", "sched/place_limit.go",
 		"		room = min(room, int64(most-l.s.inRack[r]-l.rack[r]))\n", "		room = min(room, int64(most+1-l.s.inRack[r]-l.rack[r]))\n",

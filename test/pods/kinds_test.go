@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/kubetest"
 	"github.com/fermi-cluster/fermi/test/harness"
@@ -347,7 +348,7 @@ func TestTwoClusters(t *testing.T) {
 		return err == nil && n.Status.Ready
 	})
 	_, err = w.cl.Submit(t.Context(), &api.TrainingTask{Meta: api.Meta{Name: "wide"}, Spec: api.TrainingTaskSpec{
-		Zones: &api.ZoneRules{Split: map[string]int{"k1": 1, "k2": 1}},
+		Zones: &api.ZoneRules{Split: where.Split{"k1": where.Exactly(1), "k2": where.Exactly(1)}},
 		Roles: []api.Role{{Name: "worker", Replicas: 2, Command: []string{"fermi", "sample", "train", "--steps", "100000", "--step-time", "20ms"}, Resources: api.Resources{CPU: 500, Memory: 1 << 28}}},
 	}}, false)
 	if err != nil {

@@ -65,6 +65,26 @@ test("nodes that are alike are one role, others one for each zone in the order o
   });
 });
 
+test("a split has bounds where the nodes are alike", () => {
+  const free = taskOf({
+    ...wish([{ ...a, least: 1, most: 4 }, b, { ...firstShare("c"), nodes: 0, most: 2 }]),
+    balance: true,
+  });
+  expect(free).toMatchObject({
+    spec: { zones: { split: { a: "1..4", b: 3, c: "0..2" }, balance: true }, roles: [{ name: "worker", replicas: 5 }] },
+  });
+  expect(
+    taskOf(
+      wish([
+        { ...a, least: 1 },
+        { ...b, devices: 4, most: 9 },
+      ]),
+    ),
+  ).toMatchObject({
+    spec: { zones: { split: { a: 2, b: 3 } } },
+  });
+});
+
 test("a service has replicas in each zone", () => {
   expect(serviceOf(wish([a, b]))).toMatchObject({
     spec: {

@@ -9,6 +9,14 @@ export interface Share {
   devices: number;
   cores: number;
   memory: number; // GiB
+  /** Its nodes at least and at most; absent: as many as it has. */
+  least?: number;
+  most?: number;
+}
+
+/** How few and how many nodes may stand there. */
+export function boundsOf(s: Share): { least: number; most: number } {
+  return { least: Math.min(s.least ?? s.nodes, s.nodes), most: Math.max(s.most ?? s.nodes, s.nodes) };
 }
 
 export const deviceCounts = [1, 2, 4, 8] as const;
@@ -98,6 +106,10 @@ export function markOf(
 const resources = (s: Share) => ({ cpu: String(s.cores), memory: `${s.memory}Gi`, accelerators: { count: s.devices } });
 const same = (a: Share, b: Share) => a.devices === b.devices && a.cores === b.cores && a.memory === b.memory;
 
+/** Where the nodes are alike, it does not matter which of them stands where. */
+export const areAlike = (shares: readonly Share[]) =>
+  shares.every((s) => shares[0] !== undefined && same(s, shares[0]));
+
 export interface Wish {
   name: string;
   description: string;
@@ -106,6 +118,8 @@ export interface Wish {
   image: string;
   command: readonly string[];
   shares: readonly Share[];
+  /** Within the bounds the zones fill up evenly. */
+  balance?: boolean;
 }
 
 /**
@@ -113,9 +127,15 @@ export interface Wish {
  * the replicas of a split are dealt to the zones.
  */
 export function taskOf(w: Wish, project = ""): object {
-  const shares = [...w.shares].filter((s) => s.nodes > 0).sort((a, b) => (a.zone < b.zone ? -1 : 1));
+  const free = areAlike(w.shares);
+  const used = (s: Share) => s.nodes > 0 || (free && boundsOf(s).most > 0);
+  const shares = [...w.shares].filter(used).sort((a, b) => (a.zone < b.zone ? -1 : 1));
   const first = shares[0];
-  const alike = first !== undefined && shares.every((s) => same(s, first));
+  const alike = areAlike(shares);
+  const span = (s: Share) => {
+    const { least, most } = boundsOf(s);
+    return free && least < most ? `${least}..${most}` : s.nodes;
+  };
   const nodes = shares.reduce((n, s) => n + s.nodes, 0);
   const role = (name: string, replicas: number, s: Share) => ({
     name,
@@ -132,7 +152,7 @@ export function taskOf(w: Wish, project = ""): object {
       ...(w.framework && w.framework !== "plain" && { framework: w.framework }),
       ...(w.strategy && { strategy: { kind: w.strategy } }),
       ...(w.image && { image: w.image }),
-      zones: { split: Object.fromEntries(shares.map((s) => [s.zone, s.nodes])) },
+      zones: { split: Object.fromEntries(shares.map((s) => [s.zone, span(s)])), ...(w.balance && { balance: true }) },
       roles:
         first && alike ? [role("worker", nodes, first)] : shares.map((s, i) => role(`worker-${i + 1}`, s.nodes, s)),
     },

@@ -100,10 +100,10 @@ func (t *ServiceTemplate) asTask(service string, replicas int) *api.TrainingTask
 
 // zones is where its replicas may stand, whatever their zone; nil: anywhere.
 func (t *ServiceTemplate) zones() *api.ZoneRules {
-	if t.Spot == "" {
+	if t.Spot == "" && !t.Balance {
 		return nil
 	}
-	return &api.ZoneRules{Spot: t.Spot}
+	return &api.ZoneRules{Spot: t.Spot, Balance: t.Balance}
 }
 
 // faults gather what is refused.

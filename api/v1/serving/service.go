@@ -112,7 +112,8 @@ type Parts struct {
 
 // Given is what replicas are given beside their code, as tasks are, and the sort of nodes.
 type Given struct {
-	Spot spot.Rule `json:"spot,omitempty" enum:"never,prefer,only" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
+	Spot    spot.Rule `json:"spot,omitempty" enum:"never,prefer,only" doc:"Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent."`
+	Balance bool      `json:"balance,omitempty" doc:"Each replica stands in the zone where most room for it is left; it says nothing where zones are given."`
 	mount.Lists
 	SecretFiles []api.SecretFile    `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	Credentials []api.CredentialRef `json:"credentials,omitempty"`

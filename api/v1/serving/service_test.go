@@ -140,7 +140,7 @@ func whole() []api.Object {
 	text, one := fault.T("A sentence.", "一句话。"), 1
 	template := ServiceTemplate{
 		EngineSample, &ServiceModel{"spiral", "3", "train", "model.json"}, Parts{[]Adapter{{"poet", "lora", "2", "final"}}, []ServiceRole{{"prefill", 2, []string{"prefill"}, []string{"-v"}, []api.EnvVar{{Name: "B", Value: "2"}}, &api.Resources{CPU: 500}}}}, &EngineOptions{8, 4096, "bfloat16", 2, 4, true}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}},
-		Given{spot.Prefer, mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
+		Given{spot.Prefer, true, mount.Lists{Datasets: []mount.AssetRef{{Name: "d"}}, Models: []mount.AssetRef{{Name: "m"}}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}}, []api.CredentialRef{{Secret: "hub"}}},
 		"src", &api.Code{Archive: "sha256:00"}, api.Resources{CPU: 1500, Memory: 16 << 30}, 8000,
 		&ServiceHealth{"/healthz", api.Duration(time.Second), api.Duration(2 * time.Second), 3}, api.Duration(30 * time.Second),
 	}
@@ -198,6 +198,10 @@ func TestSpot(t *testing.T) {
 	r := &ServiceReplica{Spec: ServiceReplicaSpec{Service: "chat"}}
 	if z := r.Workload().Wish.Zones; z != nil {
 		t.Errorf("nobody said anything: %+v", z)
+	}
+	r.Spec.Template.Balance = true
+	if z := r.Workload().Wish.Zones; z == nil || !z.Balance || z.Spot != "" {
+		t.Errorf("%+v", z)
 	}
 	r.Spec.Template.Spot = spot.Prefer
 	if z := r.Workload().Wish.Zones; z == nil || z.Spot != spot.Prefer || z.Allow != nil {

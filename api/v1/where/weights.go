@@ -69,3 +69,18 @@ func Parse(text string) (*Weights, error) {
 	}
 	return w, nil
 }
+
+// Chosen says by what a place was chosen: evenly, or by weights, which are a queue's where one is named; nothing where nobody said what counts.
+func Chosen(evenly bool, w *Weights, queue string) fault.Text {
+	switch {
+	case evenly:
+		return fault.T("as evenly over its zones as their room allows (balance)", "按各可用区剩余空位尽量均衡（balance）")
+	case w == nil:
+		return fault.Text{}
+	}
+	by := w.Text()
+	if queue != "" {
+		return fault.T("the best zone with room by %[1]s, as queue %[3]s says", "按队列 %[3]s 的权重（%[2]s）在有空位的可用区中取最优", by.EN, by.ZH, queue)
+	}
+	return fault.T("the best zone with room by %[1]s", "按权重（%[2]s）在有空位的可用区中取最优", by.EN, by.ZH)
+}

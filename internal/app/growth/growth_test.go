@@ -13,6 +13,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/spot"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -37,7 +38,7 @@ func TestShare(t *testing.T) {
 	why := map[string]string{"paused": advice.ReasonQueuePaused, "about to start": advice.ReasonScheduling, "too large": advice.ReasonNeverFits}
 	tasks := []*api.TrainingTask{
 		gang("first", 2, nil), gang("paused", 1, nil), gang("about to start", 1, nil), gang("too large", 3, &api.ZoneRules{Deny: []string{"k1"}}), gang("hosts only", 1, &api.ZoneRules{Allow: []string{"h"}}),
-		gang("split", 2, &api.ZoneRules{Split: map[string]int{"k1": 1, "k2": 1}}), gang("two zones", 2, &api.ZoneRules{SurviveZoneLoss: true}), shared, elastic, gang("huge", maxReplicas+1, nil),
+		gang("split", 2, &api.ZoneRules{Split: where.Split{"k1": where.Exactly(1), "k2": where.Exactly(1)}}), gang("two zones", 2, &api.ZoneRules{SurviveZoneLoss: true}), shared, elastic, gang("huge", maxReplicas+1, nil),
 		gang("spot", 1, &api.ZoneRules{Spot: spot.Only}), gang("gone", 1, nil),
 	}
 	var list []*api.Workload

@@ -87,12 +87,14 @@ type amounts struct {
 	cpu, memory, accelerator string
 	accelerators             int
 	spot                     spot.Rule
+	balance                  bool
 }
 
 func (w *wish) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.engine, "engine", "", cli.Both("custom (a command of yours, when absent), sample, onnxruntime, triton, mlserver, torchserve, tensorflow-serving, llama-cpp, vllm or sglang", "引擎：custom（自己的命令，默认）、sample、onnxruntime、triton、mlserver、torchserve、tensorflow-serving、llama-cpp、vllm 或 sglang"))
 	standing.Spot(f, &w.each.spot, cli.Both)
+	f.BoolVar(&w.each.balance, "balance", false, cli.Both("each replica stands in the zone where most room for it is left", "每个副本放在剩余空位最多的可用区"))
 	f.IntVar(&w.options.BatchSize, "batch-size", 0, cli.Both("requests that the engine works on together", "引擎合并处理的请求数"))
 	f.IntVar(&w.options.MaxLength, "max-length", 0, cli.Both("tokens of question and answer together", "问题与回答的最大词元数"))
 	f.StringVar(&w.options.Precision, "precision", "", cli.Both("auto, float32, float16 or bfloat16", "精度：auto、float32、float16 或 bfloat16"))
@@ -187,6 +189,7 @@ func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 		t.Health = &h
 	}
 	set((*string)(&t.Spot), string(w.each.spot))
+	t.Balance = t.Balance || w.each.balance
 	number(&t.Resources.Accelerators.Count, w.each.accelerators)
 	set(&t.Resources.Accelerators.Type, w.each.accelerator)
 	if w.protocol != "" {

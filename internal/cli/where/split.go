@@ -1,23 +1,23 @@
 package where
 
 import (
-	"strconv"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // Split is the flag --split: how many replicas go to each zone. It is a pflag.Value.
 type Split struct {
 	zones  []string
-	counts map[string]int // nil: evenly
+	counts where.Split // nil: evenly
 }
 
 // Set reads it.
 func (s *Split) Set(text string) error {
 	*s = Split{}
-	wrong := fault.New(fault.Invalid, "BadSplit", fault.T("%q is no split: write ZONE=REPLICAS,… or only ZONE,…, each zone once.", "%q 不是有效的分配：请写 可用区=副本数,… 或只写 可用区,…，每个可用区一次。", text))
+	wrong := fault.New(fault.Invalid, "BadSplit", fault.T("%q is no split: write ZONE=REPLICAS,… (4, or 2..6 for two to six) or only ZONE,…, each zone once.", "%q 不是有效的分配：请写 可用区=副本数,…（4，或 2..6 表示二至六个）或只写 可用区,…，每个可用区一次。", text))
 	seen := map[string]bool{}
 	for i, part := range strings.Split(text, ",") {
 		zone, number, counted := strings.Cut(strings.TrimSpace(part), "=")
@@ -30,15 +30,15 @@ func (s *Split) Set(text string) error {
 		if !counted {
 			continue
 		}
-		n, err := strconv.Atoi(number)
-		if err != nil || n < 1 {
+		span, err := where.ParseSpan(number)
+		if err != nil {
 			*s = Split{}
 			return wrong
 		}
 		if s.counts == nil {
-			s.counts = map[string]int{}
+			s.counts = where.Split{}
 		}
-		s.counts[zone] = n
+		s.counts[zone] = span
 	}
 	return nil
 }
@@ -47,10 +47,10 @@ func (s *Split) Set(text string) error {
 func (*Split) String() string { return "" }
 
 // Type is for the help.
-func (*Split) Type() string { return "ZONE[=N],..." }
+func (*Split) Type() string { return "ZONE[=N|=MIN..MAX],..." }
 
 // of is the split of a task. What does not divide goes to the zones that were named first.
-func (s *Split) of(t *api.TrainingTask) map[string]int {
+func (s *Split) of(t *api.TrainingTask) where.Split {
 	if s.counts != nil {
 		return s.counts
 	}
@@ -58,11 +58,12 @@ func (s *Split) of(t *api.TrainingTask) map[string]int {
 	for _, r := range t.Spec.Roles {
 		left += r.Replicas
 	}
-	out := map[string]int{}
+	out := where.Split{}
 	for i, zone := range s.zones {
 		among := len(s.zones) - i
-		out[zone] = (left + among - 1) / among
-		left -= out[zone]
+		n := (left + among - 1) / among
+		out[zone] = where.Exactly(n)
+		left -= n
 	}
 	return out
 }

@@ -18,13 +18,15 @@ type Task struct {
 	Stay   bool
 	spot   spot.Rule
 	split  Split
+	even   bool
 }
 
 // Add makes it known; both joins the two languages.
 func (f *Task) Add(to *pflag.FlagSet, both func(en, zh string) string) {
 	to.StringSliceVar(&f.Zones, "zone", nil, both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
 	Spot(to, &f.spot, both)
-	to.Var(&f.split, "split", both("replicas by zone: beijing-1=2,shanghai-1=4; names alone share them evenly: beijing-1,shanghai-1", "各可用区的副本数：beijing-1=2,shanghai-1=4；只写名称则平均分配：beijing-1,shanghai-1"))
+	to.Var(&f.split, "split", both("replicas by zone: beijing-1=2,shanghai-1=4, or at least and at most: beijing-1=2..6,shanghai-1=2..4; names alone share them evenly: beijing-1,shanghai-1", "各可用区的副本数：beijing-1=2,shanghai-1=4，或下限与上限：beijing-1=2..6,shanghai-1=2..4；只写名称则平均分配：beijing-1,shanghai-1"))
+	to.BoolVar(&f.even, "balance", false, both("replicas stand where most room is left, so that zones fill up evenly", "副本放在剩余空位最多的可用区，使各可用区均衡"))
 	f.Prefer.add(to, both)
 	to.BoolVar(&f.Stay, "stay", false, both("it is never moved so that others find room", "不为给其他任务腾出整块空位而迁移"))
 }
@@ -36,7 +38,7 @@ func Spot(to *pflag.FlagSet, rule *spot.Rule, both func(en, zh string) string) {
 
 // Over puts what was given over a task.
 func (f *Task) Over(t *api.TrainingTask) {
-	if len(f.Zones) == 0 && f.Prefer.Value == nil && !f.Stay && f.spot == "" && len(f.split.zones) == 0 {
+	if len(f.Zones) == 0 && f.Prefer.Value == nil && !f.Stay && f.spot == "" && !f.even && len(f.split.zones) == 0 {
 		return
 	}
 	if t.Spec.Zones == nil {
@@ -51,6 +53,7 @@ func (f *Task) Over(t *api.TrainingTask) {
 	if len(f.split.zones) > 0 {
 		t.Spec.Zones.Split = f.split.of(t)
 	}
+	t.Spec.Zones.Balance = t.Spec.Zones.Balance || f.even
 	t.Spec.Zones.Stay = t.Spec.Zones.Stay || f.Stay
 	if f.spot != "" {
 		t.Spec.Zones.Spot = f.spot

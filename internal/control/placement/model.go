@@ -208,7 +208,7 @@ func demand(t *api.Workload, queues shares) *sched.Workload {
 		for _, d := range z.Data {
 			w.Data = append(w.Data, sched.Datum{Bytes: d.Bytes, Zones: d.Zones})
 		}
-		w.Stay = z.Stay
+		w.Stay, w.Balance = z.Stay, z.Balance
 	}
 	w.Weigh = queues.weigh(t)
 	// It lost its place to an operator or with its node, not to others: nobody of its priority goes before it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
@@ -158,7 +159,7 @@ func measure(t *testing.T, s *store.Store, zone string, m api.MeasuredLatency) {
 func TestWishes(t *testing.T) {
 	s, c := demo(t, nil)
 	split := seedTask(5, "A100")
-	split.Spec.Zones = &api.ZoneRules{Split: map[string]int{"beijing-1": 2, "shanghai-1": 3}}
+	split.Spec.Zones = &api.ZoneRules{Split: where.Split{"beijing-1": where.Exactly(2), "shanghai-1": where.Exactly(3)}}
 	p := look(t, c, split)
 	if !p.Fits || len(p.Planned.Zones) != 2 || p.Planned.Zones[0].Replicas != 2 || p.Planned.Zones[1].Replicas != 3 || p.Planned.Prices[0].Total != 404 {
 		t.Errorf("split: %+v", p)

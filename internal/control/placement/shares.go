@@ -32,14 +32,11 @@ func (s shares) weigh(t *api.Workload) where.Weights {
 // why says by what a place was chosen, where somebody said what counts.
 func (s shares) why(t *api.Workload) api.Text {
 	w, ofQueue := s.prefers(t)
-	if w == nil {
-		return api.Text{}
-	}
-	by := w.Text()
+	queue := ""
 	if ofQueue {
-		return api.T("the best zone with room by %[1]s, as queue %[3]s says", "按队列 %[3]s 的权重（%[2]s）在有空位的可用区中取最优", by.EN, by.ZH, t.Queue)
+		queue = t.Queue
 	}
-	return api.T("the best zone with room by %[1]s", "按权重（%[2]s）在有空位的可用区中取最优", by.EN, by.ZH)
+	return where.Chosen(t.Wish.Zones != nil && t.Wish.Zones.Balance, w, queue)
 }
 
 // weighAnew tells the planner of tasks that wait in a queue whose wish changed.

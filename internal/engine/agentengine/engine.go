@@ -226,10 +226,8 @@ func (e *Engine) look(ctx context.Context) error {
 			h.now.end()
 		}
 		delete(e.hosts, name)
-		for _, o := range e.Replicas("") {
-			if o.Node == name {
-				e.Drop(o.Name)
-			}
+		for _, r := range e.On(name) {
+			e.Drop(r)
 		}
 	}
 	return nil
@@ -447,9 +445,9 @@ func drop(b *engine.Board, h *host, name engine.Name) {
 
 // settle is what follows when an agent has said everything: what it did not name is not there, and what waited for it is told.
 func (e *Engine) settle(h *host, v *visit, named map[engine.Name]bool) {
-	for _, o := range e.Replicas("") {
-		if o.Node == h.name && !named[o.Name] {
-			e.Drop(o.Name)
+	for _, name := range e.On(h.name) {
+		if !named[name] {
+			e.Drop(name)
 		}
 	}
 	e.mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/spot"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -19,6 +20,7 @@ import (
 const (
 	patternBytes    = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|Ki|Mi|Gi|Ti|Pi|Ei|m|k|M|G|T|P|E)?$`
 	patternCPU      = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|m|k|M)?$`
+	patternSpan     = `^([0-9]+|[0-9]+\.\.[0-9]*|\.\.[0-9]+)$`
 	patternName     = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	patternDigest   = `^sha256:[0-9a-f]{64}$`
 	patternDuration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
@@ -100,6 +102,16 @@ func (topologySchema) Schema(huma.Registry) *huma.Schema {
 	}}
 }
 
+type spanSchema struct{}
+
+func (spanSchema) Schema(huma.Registry) *huma.Schema {
+	low := 1.0
+	return &huma.Schema{Description: "How many replicas stand in a zone.", OneOf: []*huma.Schema{
+		{Type: huma.TypeInteger, Minimum: &low, Description: "So many."},
+		{Type: huma.TypeString, Pattern: patternSpan, Description: "At least and at most, such as 2..6 or 2.. for two or more.", Examples: []any{"2..6"}},
+	}}
+}
+
 type regionSchema struct{}
 
 func (regionSchema) Schema(huma.Registry) *huma.Schema {
@@ -147,6 +159,7 @@ func NewSchemas(reg huma.Registry) *Schemas {
 	alias(reflect.TypeFor[api.TokenUse](), reflect.TypeFor[useSchema]())
 	alias(reflect.TypeFor[api.ZoneHealth](), reflect.TypeFor[healthSchema]())
 	alias(reflect.TypeFor[api.Share](), reflect.TypeFor[shareSchema]())
+	alias(reflect.TypeFor[where.Span](), reflect.TypeFor[spanSchema]())
 	alias(reflect.TypeFor[api.Topology](), reflect.TypeFor[topologySchema]())
 	alias(reflect.TypeFor[api.RegionRule](), reflect.TypeFor[regionSchema]())
 	alias(reflect.TypeFor[spot.Rule](), reflect.TypeFor[spotSchema]())

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/cluster"
@@ -134,9 +135,10 @@ func nameZones(ctx context.Context, known *truth.Truth, o api.Object) error {
 		each(fmt.Sprintf("data[%d].zones", i), r.Data[i].Zones)
 	}
 	if len(r.Split) > 0 {
-		split := make(map[string]int, len(r.Split))
+		split := make(where.Split, len(r.Split))
 		for text, n := range r.Split {
-			split[name("spec.zones.split", text)] += n
+			zone := name("spec.zones.split", text) // two names of one zone ask for what both do
+			split[zone] = where.Span{Least: split[zone].Least + n.Least, Most: min(split[zone].Most+n.Most, where.MostReplicas)}
 		}
 		r.Split = split
 	}

@@ -7097,6 +7097,8 @@ export interface components {
             /** @description Small models (LoRA) on top of the model, each addressed as NAME:ADAPTER. */
             adapters?: components["schemas"]["Adapter"][] | null;
             args?: string[] | null;
+            /** @description Each replica stands in the zone where most room for it is left; it says nothing where zones are given. */
+            balance?: boolean;
             code?: components["schemas"]["Code"];
             /** @description For engine custom: it listens on $PORT, on all addresses. For other engines but sample: the program that is run instead of the usual one, such as /opt/vllm/bin/vllm serve. */
             command?: string[] | null;
@@ -8345,6 +8347,8 @@ export interface components {
         ZoneRules: {
             /** @description Zone names; all when absent. */
             allow?: string[] | null;
+            /** @description Its replicas stand where most room is left, within split where that is given: zones fill up evenly. */
+            balance?: boolean;
             /** @description What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes. */
             data?: components["schemas"]["DataPlace"][] | null;
             deny?: string[] | null;
@@ -8360,9 +8364,9 @@ export interface components {
              * @enum {string}
              */
             sameRegion?: "prefer" | "require";
-            /** @description Replicas by zone; chosen by the platform when absent. They are dealt to the zones in the order of their names, role by role: with a role for each zone, each zone has nodes of its own size. */
+            /** @description Replicas by zone: a number, or a span as 2..6; chosen by the platform when absent. They are dealt to the zones in the order of their names, role by role: with a role for each zone, each zone has nodes of its own size. */
             split?: {
-                [key: string]: number;
+                [key: string]: number | string;
             };
             /**
              * @description Nodes that may be taken away at short notice: never, prefer (while they have room) or only; as good as others when absent.

@@ -216,12 +216,15 @@ test("a training is spread over zones in steps, and costs what they cost", async
   fireEvent.click(screen.getByRole("button", { name: "下一步" }));
   fireEvent.click(screen.getByRole("button", { name: "b 区 增加一个节点" }));
   expect(screen.getByText(/共 3 节点 · 24 卡 · 192 核 · 768 GiB · ¥96.80\/小时/)).toBeTruthy();
+  fireEvent.change(screen.getByRole("textbox", { name: "b 区 至少节点数" }), { target: { value: "1" } });
+  fireEvent.change(screen.getByRole("textbox", { name: "a 区 至多节点数" }), { target: { value: "2" } });
+  fireEvent.click(screen.getByRole("checkbox", { name: /各可用区均衡/ }));
   fireEvent.click(screen.getByRole("button", { name: "下一步" }));
   fireEvent.click(screen.getByRole("button", { name: "启动分布式训练" }));
   await waitFor(() => expect(sent).toHaveLength(1));
   const task = JSON.parse((await sent[0]) as string);
   expect(task.metadata).toEqual({ displayName: "GPT", project: "vision" });
-  expect(task.spec.zones).toEqual({ split: { a: 1, b: 2 } });
+  expect(task.spec.zones).toEqual({ split: { a: "1..2", b: "1..2" }, balance: true });
   expect(task.spec.roles).toHaveLength(1);
   expect(task.spec.roles[0]).toMatchObject({ replicas: 3, command: ["sh", "-c", "python train.py"] });
 });

@@ -28,6 +28,8 @@ import { useMake } from "../api/works";
 import { title } from "../format";
 import { keepProject, usualProject } from "../project";
 import {
+  areAlike,
+  boundsOf,
   deviceCounts,
   firstShare,
   type Mark,
@@ -108,6 +110,7 @@ function Steps({ of, projects }: { of: Of; projects: readonly Project[] }) {
   const zones = useZones();
   const [step, setStep] = useState(0);
   const [shares, setShares] = useState<readonly Share[]>([]);
+  const [balance, setBalance] = useState(false);
   const [form, setForm] = useState<Form>({
     project: usualProject(projects.map((p) => p.metadata.name ?? "")),
     name: "",
@@ -137,6 +140,14 @@ function Steps({ of, projects }: { of: Of; projects: readonly Project[] }) {
             </Stepper.Step>
             <Stepper.Step label={t("spread.shares")}>
               <Shares of={of} zones={d.items} shares={shares} setShares={setShares} />
+              {of === "training" && (
+                <Checkbox
+                  mt="sm"
+                  label={t("spread.balance")}
+                  checked={balance}
+                  onChange={(e) => setBalance(e.currentTarget.checked)}
+                />
+              )}
             </Stepper.Step>
             <Stepper.Step label={t("spread.start")}>
               <Shares of={of} zones={d.items} shares={shares} />
@@ -157,7 +168,7 @@ function Steps({ of, projects }: { of: Of; projects: readonly Project[] }) {
                 {t("spread.next")}
               </Button>
             ) : (
-              <Start of={of} form={form} shares={shares} />
+              <Start of={of} form={form} shares={shares} balance={balance} />
             )}
           </Group>
         </Stack>
@@ -294,8 +305,9 @@ function Shares(props: {
   const now = useNow();
   const matrix = useZoneMatrix();
   const chosen = shares.map((s) => s.zone);
+  const bounded = of === "training" && areAlike(shares);
   function change(zone: string, patch: Partial<Share>) {
-    const { nodes: _, ...each } = { nodes: 0, ...patch };
+    const { nodes: _, least: __, most: ___, ...each } = { nodes: 0, least: 0, most: 0, ...patch };
     // Replicas of a service are alike, wherever they stand.
     setShares?.(shares.map((s) => (s.zone === zone ? { ...s, ...patch } : of === "service" ? { ...s, ...each } : s)));
   }
@@ -370,9 +382,38 @@ function Shares(props: {
                   value={s.memory}
                   onChange={(v) => typeof v === "number" && change(s.zone, { memory: v })}
                 />
+                {bounded && (
+                  <>
+                    <NumberInput
+                      label={t("spread.least")}
+                      aria-label={t("spread.leastOf", { zone: name })}
+                      size="xs"
+                      w={80}
+                      min={0}
+                      max={s.nodes}
+                      allowDecimal={false}
+                      value={boundsOf(s).least}
+                      onChange={(v) => typeof v === "number" && change(s.zone, { least: v })}
+                    />
+                    <NumberInput
+                      label={t("spread.most")}
+                      aria-label={t("spread.mostOf", { zone: name })}
+                      size="xs"
+                      w={80}
+                      min={s.nodes}
+                      max={Math.max(most, s.nodes)}
+                      allowDecimal={false}
+                      value={boundsOf(s).most}
+                      onChange={(v) => typeof v === "number" && change(s.zone, { most: v })}
+                    />
+                  </>
+                )}
               </>
             ) : (
-              <Text size="sm">{t("spread.share", { ...s })}</Text>
+              <Text size="sm">
+                {t("spread.share", { ...s })}
+                {bounded && boundsOf(s).least < boundsOf(s).most && ` · ${t("spread.bounds", boundsOf(s))}`}
+              </Text>
             )}
             <Text size="sm" c="dimmed">
               {t("spread.anHour", { price: money(priceOf(s, zone, now), zone.spec.price?.currency || "CNY") })}
@@ -398,7 +439,7 @@ function Sum({ zones, shares }: { zones: readonly Zone[]; shares: readonly Share
   );
 }
 
-function Start({ of, form, shares }: { of: Of; form: Form; shares: readonly Share[] }) {
+function Start({ of, form, shares, balance }: { of: Of; form: Form; shares: readonly Share[]; balance: boolean }) {
   const { t } = useTranslation();
   const submit = useSubmit();
   const make = useMake("inference-services");
@@ -412,6 +453,7 @@ function Start({ of, form, shares }: { of: Of; form: Form; shares: readonly Shar
     image: form.image.trim(),
     command: ["sh", "-c", form.command],
     shares,
+    balance,
   };
   function go() {
     if (of === "service") {
