@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -46,10 +47,7 @@ func (a atlas) moving(w *Workload, zone string) time.Duration {
 		for _, from := range d.Zones {
 			widest = max(widest, a.bandwidth(from, zone))
 		}
-		if widest == 0 { // it lies nowhere that is known
-			widest = DefaultBandwidth
-		}
-		seconds += float64(d.Bytes) / float64(widest)
+		seconds += float64(d.Bytes) / float64(cmp.Or(widest, DefaultBandwidth)) // that of nowhere, where it lies nowhere that is known
 	}
 	if seconds > math.MaxInt64/2/float64(time.Second) {
 		return math.MaxInt64 / 2
