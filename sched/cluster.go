@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/cache"
 	"github.com/fermi-cluster/fermi/sched/gang"
 	"github.com/fermi-cluster/fermi/sched/pack"
 )
@@ -26,6 +27,7 @@ type Cluster struct {
 	market market
 
 	gang.Types
+	Caches cache.Book
 	total  Vector
 	lemons int // nodes with failures
 	bounds bounds

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -8,6 +9,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/where"
+	"github.com/fermi-cluster/fermi/sched/cache"
 	"github.com/fermi-cluster/fermi/sched/gang"
 	"github.com/fermi-cluster/fermi/sched/site"
 )
@@ -43,7 +45,6 @@ type Workload struct {
 	// Defer lets it wait for the cheapest or the cleanest hours, see Window; it needs Expected.
 	Defer api.Deferral
 	Wish
-
 	// Displaced says that it stood and an operator emptied its node: it goes before all others of its priority in its queue.
 	Displaced bool
 
@@ -165,7 +166,8 @@ type Nodes struct {
 	Avoid []uint32 // none of these
 	Only  string   // no other than this; "": any
 	// Stay says that it is never moved so that others find room.
-	Stay bool
+	Stay  bool
+	Reads []cache.Version // a node that has them goes before those as good
 }
 
 // shuns says that a node is none that the gang may use, whatever is free there.
@@ -175,14 +177,4 @@ func (w *Workload) shuns(n *node) bool {
 
 func (w *Workload) spot() spot.Rule { return gang.Spot(w.Roles) }
 
-func sortedKeys[V any](m map[string]V) []string {
-	if len(m) == 0 {
-		return nil
-	}
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

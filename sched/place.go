@@ -247,10 +247,19 @@ func (s *search) bestNode(zones []*zone) []int32 {
 	if best < 0 {
 		return nil
 	}
-	if all := s.w.Roles[w.role].Need.Devices * int(w.count); w.ix.Fits[best] == w.count && all > 0 && all == len(s.t.nodes[best].Devices) {
+	all := s.w.Roles[w.role].Need.Devices * int(w.count)
+	whole := w.ix.Fits[best] == w.count && all > 0 && all == len(s.t.nodes[best].Devices)
+	if whole {
 		best = s.beside(zones, best)
 	}
-	return []int32{best}
+	rack := func(at int32) int64 { return w.ix.Sum[small][s.t.Of[small][at]] }
+	return []int32{s.c.Caches.Most(s.w.Reads, best, func(number uint32) int32 {
+		n := s.c.nodes[number]
+		if n == nil || !slices.Contains(zones, s.c.zones[n.Zone]) || !w.ix.Equal(n.at, best) || whole && rack(n.at) != rack(best) {
+			return -1
+		}
+		return n.at
+	})}
 }
 
 // roomAround is how much room of the first role there is in the domain that a domain is part of.

@@ -83,6 +83,9 @@ func (l *live) why(ctx context.Context, t api.Work) (server.Explanation, error) 
 	if why, ok := l.place.Smaller(t); ok {
 		out.Evidence = append(out.Evidence, why)
 	}
+	if had, ok := l.place.Had(t.GetMeta().ID); ok {
+		out.Evidence = append(out.Evidence, had)
+	}
 	out.Evidence = append(out.Evidence, lending.Waits(l.hub, l.engine.Replicas(t.GetMeta().ID))...)
 	return out, nil
 }

@@ -78,6 +78,11 @@ func TestFolders(t *testing.T) {
 	if got := w.fermi("data", "cat", "all", "faces/names.txt"); !strings.HasSuffix(got, "\nann\n") || !strings.Contains(got, "lie elsewhere") {
 		t.Errorf("read where it lies: %q", got)
 	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	w.fermi("data", "download", "all", copied)
+	if out, err := exec.Command("diff", "-r", dir, copied).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
 	w.refused(w.lab, "nothing.txt", "data", "cat", "all", "faces/nothing.txt")
 	out, err := w.reads("all", "cat $FERMI_DATASET_ALL/faces/names.txt /data/all/faces/names.txt; touch /data/all/x")
 	if err == nil || strings.Count(out, "ann\n") != 2 || !strings.Contains(out, "Read-only") {

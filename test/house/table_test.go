@@ -112,7 +112,8 @@ var table = []row{
 	{"4 control, environments", []string{"internal/control/devenv"}, join(below4, []string{"internal/link", "internal/quota", "internal/control/work"})},
 	{"4 control, what is asked of services", []string{"internal/control/serve/demand"}, below4},
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
-	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending"})},
+	{"4 control, what was seen of nodes", []string{"internal/control/placement/past"}, below4},
+	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending", "internal/control/placement/past"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/callhome", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/bucket", "internal/homecopy", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.

@@ -480,7 +480,7 @@ func (w *where) down(ctx context.Context, name, version, dir string) error {
 		return err
 	}
 	if x.Spec.Source != nil {
-		return fault.New(fault.Conflict, "ByReference", fault.T("The bytes of %s@%d lie elsewhere (%s); fetch them there.", "%s@%d 的数据位于别处（%s），请从该处获取。", name, x.Spec.Number, from(x)))
+		return w.downThere(ctx, name, x, dir)
 	}
 	version = strconv.Itoa(x.Spec.Number)
 	raw, err := at.Manifest(ctx, version)

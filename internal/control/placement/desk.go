@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/sched"
 )
@@ -39,6 +40,12 @@ func (m *model) why(now time.Time, taskID string, top int) (sched.Explanation, b
 	}
 	why, ok := sched.Explain(now, m.cluster, m.queues, taskID, top)
 	return m.dates.why(m, m.tasks[taskID], why, now), ok
+}
+
+// Had says which versions that work reads were on its nodes already when it was placed there; ok is false where none is known of, or this server does not lead.
+func (d *Desk) Had(id string) (text fault.Text, ok bool) {
+	d.seat.with(func(m *model) { text, ok = m.had.Had(id) })
+	return text, ok
 }
 
 // Capacities says what there is of each device type; ok is false when this server does not lead.

@@ -8,6 +8,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/internal/control/placement/past"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
@@ -19,7 +20,7 @@ type ground struct {
 	in      places            // node → where it is
 	nodes   map[string]uint32 // node name → number
 	drains  map[uint32]uint64 // nodes to be emptied → which devices, all ones for the node
-	faults  faults            // that tasks had on nodes
+	faults  past.Faults       // that tasks had on nodes
 	zones   map[string]*api.Zone
 	known   map[string]sched.Zone // as last told to the planner
 	host    string                // the machine behind virtual nodes
@@ -29,7 +30,7 @@ type ground struct {
 
 func newGround(heard *remarks, host string, processes int) ground {
 	g := ground{
-		cluster: sched.NewCluster(), in: places{}, nodes: map[string]uint32{}, drains: map[uint32]uint64{}, faults: faults{},
+		cluster: sched.NewCluster(), in: places{}, nodes: map[string]uint32{}, drains: map[uint32]uint64{}, faults: past.Faults{},
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, host: host, heard: heard,
 	}
 	g.cluster.SetHost(sched.Host{Name: host, Processes: processes})
@@ -99,7 +100,7 @@ func (g *ground) setNode(n *api.Node) {
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk, Sort: sched.Sort{Spot: n.Spec.Spot},
 		Closed:   out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
-		Failures: g.faults.of(n.Meta.Name, g.time()) + n.Status.Failures,
+		Failures: g.faults.Of(n.Meta.Name, g.time()) + n.Status.Failures,
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
@@ -152,7 +153,7 @@ const everything = ^uint64(0)
 
 // blame holds the faults that a task tells of against its nodes.
 func (g *ground) blame(t *api.Workload) {
-	for _, name := range g.faults.note(t) {
+	for _, name := range g.faults.Note(t) {
 		if n := g.in[g.nodes[name]]; n != nil && n.Meta.Name == name {
 			g.setNode(n)
 		}

@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/control/placement/past"
 )
 
 // stage is a generated cluster: on each node stands one gang of one device, with more free beside it.
@@ -144,10 +145,10 @@ func TestANodeThatFailedIsUsedLast(t *testing.T) {
 		if on := res.Decisions[0].At[0][0].Node; counts != (on == 2) {
 			t.Errorf("after %s it stands on node %d", cause, on)
 		}
-		if n := p.m.faults.of("n0", now); counts != (n == 1) {
+		if n := p.m.faults.Of("n0", now); counts != (n == 1) {
 			t.Errorf("%s: %d faults", cause, n)
 		}
-		if n := p.m.faults.of("n0", now.Add(faultsCount)); n != 0 {
+		if n := p.m.faults.Of("n0", now.Add(past.FaultsCount)); n != 0 {
 			t.Errorf("a day later: %d faults", n)
 		}
 	}

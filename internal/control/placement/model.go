@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/placement/past"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
 )
@@ -81,6 +82,7 @@ func (m *model) setTask(o api.Work) {
 	}
 	m.blame(t)
 	if !t.Waits() {
+		m.had.Follow(t, m.stands[id], m.in, &m.cluster.Caches)
 		if t.Phase.Finished() {
 			m.showed(o)
 		}
@@ -168,6 +170,7 @@ func (m *model) dropPlacement(gone *api.Placement) {
 		return
 	}
 	m.stand(p, false)
+	delete(m.had, id)
 	t, again := m.tasks[id]
 	m.stop(id, !again)
 	if again {
@@ -197,7 +200,7 @@ func demand(t *api.Workload, queues shares) *sched.Workload {
 	w := &sched.Workload{
 		ID: t.Meta.ID, Queue: t.Queue, Priority: t.Priority, Roles: roles(t),
 		User: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Submitted: t.Meta.CreatedAt,
-		Nodes: sched.Nodes{Only: t.Wish.Node}, Expected: t.Wish.ExpectedTime.Std(), Preemptible: t.Wish.Preemptible, LastCheckpoint: t.Ran.Known.SavedAt, RestartCost: restartOf(t),
+		Nodes: sched.Nodes{Only: t.Wish.Node, Reads: past.Versions(t)}, Expected: t.Wish.ExpectedTime.Std(), Preemptible: t.Wish.Preemptible, LastCheckpoint: t.Ran.Known.SavedAt, RestartCost: restartOf(t),
 	}
 	if t.Wish.Deadline != nil {
 		w.Deadline = *t.Wish.Deadline

@@ -2,6 +2,7 @@ package placement
 
 import (
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/placement/past"
 )
 
 // standing is who stands where, by the placements that are written. The model's owner locks it.
@@ -10,10 +11,11 @@ type standing struct {
 	on     map[uint32]map[string]bool // node → ids of tasks that stand on it
 	doubts map[string]*api.Placement  // by task id: as it was before a write that may have reserved a place
 	lost   map[string]bool            // ids of tasks that look for others in the stead of lost replicas
+	had    past.Reads                 // by task id: what of its data was there
 }
 
 func newStanding() standing {
-	return standing{stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, doubts: map[string]*api.Placement{}, lost: map[string]bool{}}
+	return standing{stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, doubts: map[string]*api.Placement{}, lost: map[string]bool{}, had: past.Reads{}}
 }
 
 // stand files a placement under its nodes, or takes it out.

@@ -1,4 +1,4 @@
-package placement
+package past
 
 import (
 	"strconv"
@@ -9,8 +9,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 )
 
-// faultsCount is for how long a fault of a node is held against it: others of the same kind are used first.
-const faultsCount = 24 * time.Hour
+// FaultsCount is for how long a fault of a node is held against it: others of the same kind are used first.
+const FaultsCount = 24 * time.Hour
 
 // placeCauses are the causes that speak against the place of who failed.
 var placeCauses = sync.OnceValue(func() map[string]bool {
@@ -21,12 +21,12 @@ var placeCauses = sync.OnceValue(func() map[string]bool {
 	return out
 })
 
-// faults are those of nodes, by node and by which it was: a task tells its faults again with each change, and is forgotten
+// Faults are those of nodes, by node and by which it was: a task tells its faults again with each change, and is forgotten
 // before they are.
-type faults map[string]map[string]time.Time
+type Faults map[string]map[string]time.Time
 
-// note takes up what a task tells; changed are the nodes that have another number of faults now.
-func (f faults) note(t *api.Workload) (changed []string) {
+// Note takes up what a task tells; changed are the nodes that have another number of faults now.
+func (f Faults) Note(t *api.Workload) (changed []string) {
 	for i := range t.Ran.Known.Faults {
 		one := &t.Ran.Known.Faults[i]
 		key := t.Meta.ID + " " + one.Role + " " + strconv.Itoa(one.Generation) + " " + one.At.String()
@@ -42,10 +42,10 @@ func (f faults) note(t *api.Workload) (changed []string) {
 	return changed
 }
 
-// of is how many a node had lately.
-func (f faults) of(node string, now time.Time) (n int) {
+// Of is how many a node had lately.
+func (f Faults) Of(node string, now time.Time) (n int) {
 	for key, at := range f[node] {
-		if now.Sub(at) >= faultsCount {
+		if now.Sub(at) >= FaultsCount {
 			delete(f[node], key)
 			continue
 		}
