@@ -244,7 +244,7 @@ func TestHostileFolder(t *testing.T) {
 			}
 		})
 	})
-	for n := 0; n < 150 || swapped.Load() < 100; n++ {
+	for n := 0; n < 150 || swapped.Load() < 100 && n < 100_000; n++ {
 		_ = place()
 		if w, err := e.saves.Folder.Watcher(1); err == nil && w != nil {
 			list, _ := w.Look()
@@ -257,6 +257,9 @@ func TestHostileFolder(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+	if n := swapped.Load(); n < 100 {
+		t.Errorf("only %d swaps", n)
+	}
 	if list, err := os.ReadDir(others); err != nil || len(list) != 1 {
 		t.Errorf("another's folder holds %v %v", list, err)
 	}

@@ -120,7 +120,7 @@ func TestStoredBytes(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); s.lookUntil(looking, nil) }()
 	for tries := 0; used().Checkpoints != 60; tries++ {
-		if tries > 10_000 {
+		if tries > 60_000 {
 			t.Fatal("the checkpoints were not looked at again")
 		}
 		time.Sleep(time.Millisecond)

@@ -67,7 +67,11 @@ func TestMove(t *testing.T) {
 	}
 	w.must("train", "stop", "filler")
 	w.phase("filler", api.PhaseStopped)
-	preview := w.must("train", "move", "mover", "--zone", "shanghai-1", "--preview")
+	preview := ""
+	harness.Eventually(t, "there is room", func() bool { // once who plans has heard of it
+		preview = w.must("train", "move", "mover", "--zone", "shanghai-1", "--preview")
+		return !strings.Contains(preview, "DevicesBusy")
+	})
 	contains(t, preview, "beijing-1")
 	contains(t, preview, "shanghai-1")
 	contains(t, preview, "It loses at most")

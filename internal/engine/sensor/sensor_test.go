@@ -143,7 +143,7 @@ func TestOneBadCard(t *testing.T) {
 		"all well":   {`case "$1" in nvlink) ;; *) cat all ;; esac`, 20 * time.Second, false, false},
 		"gives up":   {`case "$*" in nvlink*) ;; "-q -x") echo "Unable to determine the device handle for GPU0000:01:00.0: GPU is lost.  Reboot the system to recover this GPU"; exit 15 ;; *GPU-1) echo "No devices were found"; exit 6 ;; *) cat "$4" ;; esac`, 20 * time.Second, true, false},
 		"leaves out": {`case "$*" in nvlink*) ;; "-q -x") cat GPU-0 ;; *GPU-1) echo "GPU is lost" >&2; exit 15 ;; *) cat "$4" ;; esac`, 20 * time.Second, true, false},
-		"hangs":      {`case "$*" in nvlink*) ;; "-q -x"|*GPU-1) exec sleep 600 ;; *) cat "$4" ;; esac`, 2 * time.Second, false, true},
+		"hangs":      {`case "$*" in nvlink*) ;; "-q -x"|*GPU-1) exec sleep 600 ;; *) cat "$4" ;; esac`, 5 * time.Second, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
