@@ -135,9 +135,8 @@ func (d *Door) serve(ctx context.Context, raw net.Conn, known func()) {
 	defer conn.Close() // so that all below end
 	work.Go(func() { v.watch(held, func(why error) { end(why); _ = conn.Close() }) })
 	ways := newRelay(held, v, conn, &work)
-	work.Go(func() { ways.answer(requests) })
 	defer end(nil)
-	v.serve(held, channels, ways)
+	v.serve(held, channels, requests, ways)
 }
 
 // greeting is a client that signs in.

@@ -151,12 +151,10 @@ func (r *relay) end(key string) bool {
 }
 
 // answer hears what the client wishes beside its channels: -R, its ends, and signs of life.
-func (r *relay) answer(requests <-chan *ssh.Request) {
-	for q := range requests {
-		ok, said := r.heard(q)
-		if q.WantReply {
-			_ = q.Reply(ok, said)
-		}
+func (r *relay) answer(q *ssh.Request) {
+	ok, said := r.heard(q)
+	if q.WantReply {
+		_ = q.Reply(ok, said)
 	}
 }
 

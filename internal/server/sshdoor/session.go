@@ -28,30 +28,51 @@ const (
 // sftpServer is what the sftp subsystem runs: this very program, as the tenant, behind the wall.
 var sftpServer = []string{"fermi", "sftp-server"}
 
-// serve answers channels until the connection ends.
-func (v *visit) serve(ctx context.Context, channels <-chan ssh.NewChannel, ways *relay) {
+// serve answers requests and channels until the connection ends, in the order in which they came: who asked for a forward and then for a command
+// hears of the forward before the command may end.
+func (v *visit) serve(ctx context.Context, channels <-chan ssh.NewChannel, requests <-chan *ssh.Request, ways *relay) {
 	room := make(chan struct{}, mostChannels)
-	for c := range channels {
+	for {
 		select {
-		case room <- struct{}{}:
-		default:
-			_ = c.Reject(ssh.ResourceShortage, "too many channels")
-			continue
-		}
-		ways.work.Go(func() {
-			defer func() { <-room }()
-			switch c.ChannelType() {
-			case "session":
-				v.session(ctx, c, ways)
-			case "direct-tcpip":
-				v.forward(ctx, c)
-			case "direct-streamlocal@openssh.com":
-				ways.dial(c)
-			default:
-				_ = c.Reject(ssh.UnknownChannelType, "not here")
+		case q, ok := <-requests:
+			if !ok {
+				requests = nil
+				continue
 			}
-		})
+			ways.answer(q)
+		case c, ok := <-channels:
+			if !ok {
+				return
+			}
+			for len(requests) > 0 { // they were there before it
+				ways.answer(<-requests)
+			}
+			v.open(ctx, c, ways, room)
+		}
 	}
+}
+
+// open answers a channel while there is room for it.
+func (v *visit) open(ctx context.Context, c ssh.NewChannel, ways *relay, room chan struct{}) {
+	select {
+	case room <- struct{}{}:
+	default:
+		_ = c.Reject(ssh.ResourceShortage, "too many channels")
+		return
+	}
+	ways.work.Go(func() {
+		defer func() { <-room }()
+		switch c.ChannelType() {
+		case "session":
+			v.session(ctx, c, ways)
+		case "direct-tcpip":
+			v.forward(ctx, c)
+		case "direct-streamlocal@openssh.com":
+			ways.dial(c)
+		default:
+			_ = c.Reject(ssh.UnknownChannelType, "not here")
+		}
+	})
 }
 
 // line begins a conversation with the environment's launcher, as it runs now.
