@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/kubetest"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
@@ -23,13 +25,14 @@ const (
 	chaosNodes   = 4
 	chaosDevices = 4
 	chaosTasks   = 10
+	chaosStay    = 3 // tasks that run through all storms
 )
 
-// TestChaos: a seeded storm over a cluster at work: pods deleted by hand, nodes that are not ready or gone, the API server and Fermi killed, watches cut,
-// answers of 409, 429, 500, 503 and none at all. Meanwhile no device has two pods; afterwards each task ends as it would have, no replica was started twice, and
-// nothing is left. FERMI_SEED and FERMI_STORM_SECONDS change it.
+// TestChaos: seeded storms over a cluster at work: pods deleted by hand, nodes that are not ready or gone, the API server and Fermi killed, watches cut,
+// answers of 409, 429, 500, 503 and none at all. Meanwhile no device has two pods; after each storm the pods are what the placements say; at the end each task ends as it
+// would have, no replica was started twice, and nothing is left. FERMI_SEED, FERMI_STORMS and FERMI_STORM_SECONDS, which is for all of them, change it.
 func TestChaos(t *testing.T) {
-	seed, seconds := uint64(harness.EnvInt("FERMI_SEED", 1)), harness.EnvInt("FERMI_STORM_SECONDS", 25)
+	seed, storms, seconds := uint64(harness.EnvInt("FERMI_SEED", 1)), harness.EnvInt("FERMI_STORMS", 2), harness.EnvInt("FERMI_STORM_SECONDS", 25)
 	t.Logf("FERMI_SEED=%d", seed)
 	dice := rand.New(rand.NewPCG(seed, 1))
 	s := kubetest.Get(t)
@@ -43,26 +46,42 @@ func TestChaos(t *testing.T) {
 	for _, n := range nodes {
 		w.chaosNode(n)
 	}
-	journal := filepath.Join(t.TempDir(), "journal")
+	journal, over := filepath.Join(t.TempDir(), "journal"), filepath.Join(t.TempDir(), "over")
+	for i := range chaosStay {
+		w.must("train", "run", "-d", "--name", fmt.Sprintf("s%d", i), "--replicas", fmt.Sprint(1+i%2), "--gpus", "1", "--restarts", "1000", "--",
+			"sh", "-c", fmt.Sprintf("echo $FERMI_REPLICA >> %s; while [ ! -e %s ]; do sleep 0.2; done; echo right > $FERMI_OUTPUT/f", journal, over))
+	}
 	for i := range chaosTasks {
 		w.must("train", "run", "-d", "--name", fmt.Sprintf("c%d", i), "--replicas", fmt.Sprint(1+dice.IntN(2)), "--gpus", fmt.Sprint(1+dice.IntN(3)), "--restarts", "1000", "--",
 			"sh", "-c", fmt.Sprintf("echo $FERMI_REPLICA >> %s; sleep %d; echo right > $FERMI_OUTPUT/f", journal, 1+dice.IntN(8)))
 	}
 	stop := w.watchDevices(nodes)
 	storm := &storm{world: w, proxy: proxy, dice: dice, nodes: nodes}
-	proxy.Storm(true)
 	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); <-tick.C {
-		storm.strike()
+	for range storms {
+		proxy.Storm(true)
+		for end := time.Now().Add(time.Duration(seconds) * time.Second / time.Duration(storms)); time.Now().Before(end); <-tick.C {
+			storm.strike()
+		}
+		proxy.Storm(false)
+		for _, n := range nodes {
+			w.chaosNode(n)
+		}
+		harness.Eventually(t, "the pods are what the placements say", w.asPlaced)
 	}
-	proxy.Storm(false)
-	for _, n := range nodes {
-		w.chaosNode(n)
+	t.Logf("the storms: %v; answers: %v", storm.did, proxy.Done())
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("the storm: %v; answers: %v", storm.did, proxy.Done())
+	names := []string{}
 	for i := range chaosTasks {
-		name := fmt.Sprintf("c%d", i)
+		names = append(names, fmt.Sprintf("c%d", i))
+	}
+	for i := range chaosStay {
+		names = append(names, fmt.Sprintf("s%d", i))
+	}
+	for _, name := range names {
 		for end := time.Now().Add(4 * harness.Patience); time.Now().Before(end) && !harness.Task(t, w.cl, name).Status.Phase.Finished(); <-tick.C {
 		}
 		now := w.phase(name, api.PhaseCompleted)
@@ -88,6 +107,61 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	t.Logf("%d replicas were started", len(starts))
+}
+
+// stand is where a replica is, and with how many devices.
+type stand struct {
+	node    string
+	devices int64
+}
+
+// asPlaced says that every task that runs has a pod for each replica, where its place is and with so many devices, that tasks which wait or are over have none,
+// and that nobody else has any.
+func (w *world) asPlaced() bool {
+	placed := map[string]stand{}
+	list, err := w.cl.List(w.t.Context(), api.KindTrainingTask, client.ListOptions{})
+	if err != nil {
+		return false
+	}
+	for _, o := range list.Items {
+		task := o.(*api.TrainingTask)
+		switch now := task.Status; {
+		case now.Phase == api.PhasePending || now.Phase.Finished():
+			continue
+		case now.Phase != api.PhaseRunning:
+			return false // on its way
+		}
+		replicas, err := w.cl.Replicas(w.t.Context(), task.Meta.Project, task.Meta.Name)
+		if err != nil {
+			return false
+		}
+		n := 0
+		for _, r := range replicas {
+			if r.Attempt != task.Status.Attempt {
+				continue
+			}
+			n++
+			placed[r.Name] = stand{strings.TrimPrefix(r.Node, "k1-"), int64(r.Devices)}
+		}
+		if n != task.Status.Replicas.Total {
+			return false
+		}
+	}
+	for _, p := range w.pods() {
+		if p.DeletionTimestamp != nil {
+			return false
+		}
+		if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+			continue // its end is being taken over
+		}
+		gpus := p.Spec.Containers[0].Resources.Limits["nvidia.com/gpu"]
+		name := p.Annotations["fermi.io/replica-name"]
+		if placed[name] != (stand{p.Spec.NodeName, gpus.Value()}) {
+			return false
+		}
+		delete(placed, name)
+	}
+	return len(placed) == 0
 }
 
 // chaosNode makes a node, or makes it ready again.
