@@ -48,9 +48,8 @@ type homing struct {
 	until  time.Time     // it does not wait longer
 }
 
-// besideData looks whether a gang that could start at a place is sooner at work where its data lies:
-// now, then that is the place, or after a wait, then it says which. It never waits longer than moving
-// takes, whatever was expected, so that it loses at most as much as it could have won.
+// besideData looks whether a gang that could start at a place is sooner at work where its data lies: now, then that is the place, or after a wait,
+// then it says which. It never waits longer than moving takes, whatever was expected, so that it loses at most as much as it could have won.
 func (t *turn) besideData(e *entry, at Assignment) (Assignment, *homing) {
 	w := e.w
 	if len(w.Data) == 0 || len(w.Split) > 0 {
@@ -83,8 +82,7 @@ func (t *turn) besideData(e *entry, at Assignment) (Assignment, *homing) {
 	return at, &homing{near: near, moving: here, start: r.Start, replan: r.replan, until: until}
 }
 
-// staysAt says that a gang with room at a place starts now, there or beside its data, whatever is
-// expected.
+// staysAt says that a gang with room at a place starts now, there or beside its data, whatever is expected.
 func (t *turn) staysAt(e *entry, at Assignment) bool {
 	if len(e.w.Data) == 0 || len(e.w.Split) > 0 {
 		return true
@@ -98,8 +96,7 @@ func (t *turn) staysAt(e *entry, at Assignment) bool {
 	return ok
 }
 
-// nearer is the workload, at the size it has at a place, with only the zones to which less has to be
-// moved than to that.
+// nearer is the workload, at the size it has at a place, with only the zones to which less has to be moved than to that.
 func (t *turn) nearer(w *Workload, at Assignment, here time.Duration) (*Workload, bool) {
 	near := *resized(w, at)
 	near.Allow, near.Deny = nil, nil
