@@ -23,9 +23,12 @@ func atLeast(r *Role) int {
 
 func atMost(r *Role) int { return max(r.Max, r.Replicas) }
 
+// fixed says that a gang keeps the size that it asked for: another would not fit what it says of zones.
+func fixed(w *Workload) bool { return w.Survive || len(w.Split) > 0 }
+
 // smallest is a gang at its least size: itself when it is not elastic.
 func smallest(w *Workload) *Workload {
-	if w.Survive {
+	if fixed(w) {
 		return w
 	}
 	for i := range w.Roles {
@@ -38,20 +41,12 @@ func smallest(w *Workload) *Workload {
 
 // elastic says that a gang may have more or fewer replicas than it asks for.
 func elastic(w *Workload) bool {
-	if w.Survive {
-		return false
-	}
-	for i := range w.Roles {
-		if r := &w.Roles[i]; atLeast(r) < r.Replicas || atMost(r) > r.Replicas {
-			return true
-		}
-	}
-	return false
+	return !fixed(w) && slices.ContainsFunc(w.Roles, func(r Role) bool { return atLeast(&r) < r.Replicas || atMost(&r) > r.Replicas })
 }
 
 // spare says that a run stands on more than its least size.
 func spare(r *run) bool {
-	if r.Workload.Survive {
+	if fixed(r.Workload) {
 		return false
 	}
 	for i := range r.At {
@@ -109,7 +104,7 @@ func (t *turn) grow() {
 			t.res.More = true
 			return
 		}
-		if r.leaving || t.now.Sub(r.resized) < t.p.Quantum {
+		if r.leaving || len(r.Workload.Split) > 0 || t.now.Sub(r.resized) < t.p.Quantum {
 			continue
 		}
 		was := r.At
