@@ -208,7 +208,7 @@ func (w *world) ssh(m *member, user, command string) string {
 	if err := os.WriteFile(known, fmt.Appendf(nil, "[127.0.0.1]:%d %s\n", d.Port, d.HostKey), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	m.must("user", "key", "add", key+".pub")
+	m.must("user", "key", "add", "--name", filepath.Base(dir), key+".pub")
 	cmd := exec.CommandContext(w.t.Context(), "ssh", "-F", "/dev/null", "-i", key, "-o", "IdentitiesOnly=yes", "-o", "UserKnownHostsFile="+known, "-o", "StrictHostKeyChecking=yes",
 		"-o", "LogLevel=ERROR", "-p", fmt.Sprint(d.Port), user+"@127.0.0.1", command)
 	out, _ := cmd.CombinedOutput()

@@ -267,7 +267,7 @@ func (w *world) isEntered(t *testing.T, m *kubetest.Machine) {
 	ann.must("env", "stop", "box")
 	w.noPods()
 	ann.must("env", "start", "box")
-	if out := ann.must("env", "shell", "box", "--", "cat ~/f"); !strings.Contains(out, "kept") {
+	if out := ann.must("env", "shell", "box", "--", "sh", "-c", "cat ~/f"); !strings.Contains(out, "kept") {
 		t.Errorf("after its restart: %q", out)
 	}
 	ann.must("env", "delete", "box", "--yes")

@@ -73,12 +73,13 @@ func enterCommand() *cobra.Command {
 	return cmd
 }
 
-// leave leaves the token to the launcher, which takes it away before anything of the user's runs. The pod is the replica's alone, and its image may have any user.
+// leave leaves the token to the launcher, which takes it away before anything of the user's runs. The pod is the replica's alone, and its image may have any
+// user: one that is not root can't remove a file of root's from a folder in memory, whose sticky bit is set, but can empty it.
 func leave(path, token string) error {
 	if err := keyfile.Make(path, []byte(token)); err != nil {
 		return err
 	}
-	return os.Chmod(path, 0o444)
+	return os.Chmod(path, 0o666)
 }
 
 // fillTries is how often a version is asked for; the launcher tries on, for its own pod alone.
@@ -172,7 +173,7 @@ func takeToken(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no token was left for this launcher: %w", err)
 	}
-	return string(raw), os.Remove(path)
+	return string(raw), os.Truncate(path, 0)
 }
 
 // lastWords leaves how the replica in dir ended where the kubelet reads it, and gives the code to end with; false: the end is not known.
