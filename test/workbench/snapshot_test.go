@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/devenv"
@@ -132,6 +133,7 @@ func TestSnapshotSurvives(t *testing.T) {
 		t.Errorf("a shell while its home is saved: %s", out)
 	}
 	w.Kill()
+	time.Sleep(5 * time.Second) // longer than a client's own tries
 	harness.Ready(t, w.Cluster)
 	harness.Eventually(t, "the snapshot is made", func() bool { return get().Status.Reason == "SnapshotMade" })
 	w.must("ann", "env", "create", "copy", "--from", "big", "--cpu", "500m", "--memory", "256Mi")

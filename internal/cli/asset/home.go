@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,19 +38,41 @@ func saveHome() *cobra.Command {
 				return fault.From(err)
 			}
 			defer c.Close()
-			if err := w.keeper(cmd.Context(), v, args[0], !shared); err != nil {
-				return err
-			}
 			found := carry.Elsewhere(c.Files, c.Skipped, func(f asset.File) (io.ReadCloser, error) { return c.Open(f) })
-			made, err := w.send(cmd.Context(), args[0], found, client.VersionWish{Message: os.Getenv("FERMI_TASK"), Metadata: map[string]string{devenv.HomeMark: devenv.HomeFormat}})
-			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s@%d\n", args[0], made.Spec.Number)
-			}
-			return err
+			wish := client.VersionWish{Message: os.Getenv("FERMI_TASK"), Metadata: map[string]string{devenv.HomeMark: devenv.HomeFormat}}
+			return patiently(cmd.Context(), homePatience, func() error {
+				if err := w.keeper(cmd.Context(), v, args[0], !shared); err != nil {
+					return err
+				}
+				made, err := w.send(cmd.Context(), args[0], found, wish)
+				if err == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s@%d\n", args[0], made.Spec.Number)
+				}
+				return err
+			})
 		},
 	}
 	c.Flags().BoolVar(&shared, "shared", false, "members of the project may enter the environment, and see what is kept of it")
 	return c
+}
+
+// homePatience is how long servers may be away while a home is kept: nobody stands beside it to say it again.
+const homePatience = 15 * time.Minute
+
+// patiently does something until it works, or for so long; what no second try helps ends it at once. What a server has is not sent again.
+func patiently(ctx context.Context, most time.Duration, do func() error) error {
+	const pause = 2 * time.Second
+	for begin := time.Now(); ; {
+		err := do()
+		if err == nil || !fault.CodeOf(err).Retry() || time.Since(begin) > most {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // keeper sees that the dataset is there, and that nobody sees in it who may not see the home.
