@@ -77,7 +77,7 @@ export async function open(browser, lang = "en") {
     locale: lang === "zh" ? "zh-CN" : "en-US",
   });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   const complaints = [];
   page.on(
     "console",
