@@ -86,7 +86,7 @@ func (want wanted) follow(c *Cluster, fret func(error), h cache.ResourceEventHan
 			}
 			o = fill(o)
 			o.Watch = true
-			return made.core.Get().Namespace(want.namespace).Resource(want.resource).VersionedParams(&o, parameters()).Watch(ctx)
+			return made.watches.Get().Namespace(want.namespace).Resource(want.resource).VersionedParams(&o, parameters()).Watch(ctx)
 		},
 	}, want.one, 0, cache.Indexers{})
 	_ = inf.SetTransform(want.slim)
