@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/pull"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -44,6 +45,8 @@ type Cluster struct {
 	Gangs interface {
 		admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error
 	}
+	// Accounts are those at registries that a replica names; nil: its image is pulled with the accounts of pods alone.
+	Accounts func(context.Context, engine.Replica) (pull.Accounts, error)
 	// Wrap changes how requests travel; nil: it does not. For tests.
 	Wrap func(http.RoundTripper) http.RoundTripper
 

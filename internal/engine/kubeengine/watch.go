@@ -113,7 +113,7 @@ func slimPod(o any) (any, error) {
 		return o, nil
 	}
 	p.ManagedFields = nil
-	spec := corev1.PodSpec{NodeName: p.Spec.NodeName}
+	spec := corev1.PodSpec{NodeName: p.Spec.NodeName, ImagePullSecrets: p.Spec.ImagePullSecrets}
 	for _, c := range p.Spec.Containers {
 		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, ReadinessProbe: c.ReadinessProbe})
 	}
