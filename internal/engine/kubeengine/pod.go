@@ -136,26 +136,19 @@ type pods struct {
 
 // registry is the cluster as what lets the kubelet into registries.
 func (p *pods) registry() pull.Cluster {
-	const kind = "secrets"
 	c := p.cluster
 	return pull.Cluster{
-		Make: func(ctx context.Context, s *corev1.Secret) error {
-			if err := c.create(ctx, kind, s, &corev1.Secret{}); !taken(err) {
-				return c.explain(err, "create", kind)
-			}
-			return nil
+		Create: func(ctx context.Context, s *corev1.Secret) error {
+			return c.create(ctx, "secrets", s, &corev1.Secret{})
 		},
-		Drop: func(ctx context.Context, name string) error {
-			if err := c.remove(ctx, kind, name, &metav1.DeleteOptions{}); !gone(err) {
-				return c.explain(err, "delete", kind)
-			}
-			return nil
+		Delete: func(ctx context.Context, name string) error {
+			return c.remove(ctx, "secrets", name, &metav1.DeleteOptions{})
 		},
-		Usual: func(ctx context.Context) ([]corev1.LocalObjectReference, error) {
-			var account corev1.ServiceAccount
-			err := c.get(ctx, "serviceaccounts", p.account, &account)
-			return account.ImagePullSecrets, c.explain(err, "get", "serviceaccounts")
+		Account: func(ctx context.Context) (*corev1.ServiceAccount, error) {
+			a := &corev1.ServiceAccount{}
+			return a, c.get(ctx, "serviceaccounts", p.account, a)
 		},
+		Explain: c.explain,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -22,12 +23,13 @@ type Accounts struct {
 	List    []api.RegistryCredential
 }
 
-// Cluster is what is done there. Calling Make for what is there, or Drop for what is not, is no error.
+// Cluster is what is done there. Errors are its own; Explain puts them into words.
 type Cluster struct {
-	Make func(context.Context, *corev1.Secret) error
-	Drop func(ctx context.Context, name string) error
-	// Usual are the Secrets that pods get that name none: a pod that names some gets no others.
-	Usual func(context.Context) ([]corev1.LocalObjectReference, error)
+	Create func(context.Context, *corev1.Secret) error
+	Delete func(ctx context.Context, name string) error
+	// Account is the service account of pods.
+	Account func(context.Context) (*corev1.ServiceAccount, error)
+	Explain func(err error, verb, resource string) error
 }
 
 // usualFor is how long the usual ones are not asked for again.
@@ -40,10 +42,10 @@ type Desk struct {
 	clock   clock.Clock
 
 	mu    sync.Mutex
-	has   map[string]bool // that they are there
-	users map[string]int  // pods that are about to be made
-	usual []corev1.LocalObjectReference
-	asked time.Time // for usual
+	has   map[string]bool               // that they are there
+	users map[string]int                // pods that are about to be made
+	usual []corev1.LocalObjectReference // of pods that name none: one that names some gets no others
+	asked time.Time                     // for usual
 }
 
 // New makes one; all its Secrets have the labels.
@@ -72,14 +74,15 @@ func (d *Desk) Use(ctx context.Context, pod *corev1.Pod, a Accounts) (made func(
 	defer d.mu.Unlock() // also while it is made: the others of a gang need the same one
 	name := prefix + a.Version
 	if d.asked.IsZero() || d.clock.Now().Sub(d.asked) >= usualFor {
-		if d.usual, err = d.cluster.Usual(ctx); err != nil {
-			return func() {}, err
+		account, err := d.cluster.Account(ctx)
+		if err != nil {
+			return func() {}, d.cluster.Explain(err, "get", "serviceaccounts")
 		}
-		d.asked = d.clock.Now()
+		d.usual, d.asked = account.ImagePullSecrets, d.clock.Now()
 	}
 	if !d.has[name] {
-		if err := d.cluster.Make(ctx, d.secret(name, a.List)); err != nil {
-			return func() {}, err
+		if err := d.cluster.Create(ctx, d.secret(name, a.List)); err != nil && !apierrors.IsAlreadyExists(err) {
+			return func() {}, d.cluster.Explain(err, "create", "secrets")
 		}
 		d.has[name] = true
 	}
@@ -106,7 +109,10 @@ func (d *Desk) Leave(ctx context.Context, pod *corev1.Pod, others func() []*core
 		return nil
 	}
 	delete(d.has, name)
-	return d.cluster.Drop(ctx, name)
+	if err := d.cluster.Delete(ctx, name); err != nil && !apierrors.IsNotFound(err) {
+		return d.cluster.Explain(err, "delete", "secrets")
+	}
+	return nil
 }
 
 func (d *Desk) secret(name string, list []api.RegistryCredential) *corev1.Secret {
