@@ -37,11 +37,7 @@ func Dial(cmd *cobra.Command) (*client.Client, error) { return call.Outside(cmd)
 func Project(cmd *cobra.Command) string { return call.Outside(cmd).Project(api.KindTrainingTask) }
 
 // Data writes a value for a program, as -o json or -o yaml say, for such a command.
-func Data(cmd *cobra.Command, v any) error {
-	s := call.Outside(cmd)
-	s.Out = cmd.OutOrStdout()
-	return s.Data(v)
-}
+func Data(cmd *cobra.Command, v any) error { return call.Outside(cmd).Data(v) }
 
 // Ship packs a folder and sends it, unless the server has it, for such a command, and gives its digest.
 func Ship(cmd *cobra.Command, c *client.Client, dir string) (string, error) {
