@@ -875,7 +875,7 @@ export const en: Catalogue = {
   "env.moveConfirm": "Move",
   "env.moveText":
     "What runs in it is stopped, its home is saved, and it starts where you say with the same files. The old home is deleted when the new one is whole.",
-  "env.moveLayer": "What was installed over its image does not move. I don't need it.",
+  "env.moveLayer": "Leave behind what was installed over its image.",
   "env.moveNode": "Node",
   "env.moveNodeHint": "Any of the zone with room, when empty.",
   "env.moved": "Last move",

@@ -838,7 +838,7 @@ export const zh = {
   "env.moveTitle": "迁移 {{name}} 及其主目录",
   "env.moveConfirm": "迁移",
   "env.moveText": "将停止其中运行的一切，保存主目录，并以相同的文件在指定位置启动；新主目录完整后才删除原主目录。",
-  "env.moveLayer": "在镜像之上安装的内容不会迁移，我不需要保留。",
+  "env.moveLayer": "不迁移在镜像之上安装的内容。",
   "env.moveNode": "节点",
   "env.moveNodeHint": "不填则为该可用区中任一有空余的节点。",
   "env.moved": "最近迁移",
