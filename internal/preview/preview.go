@@ -1,8 +1,7 @@
-package asset
+package preview
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/csv"
 	"image"
@@ -17,8 +16,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/asset"
-	"github.com/fermi-cluster/fermi/internal/server/parquet"
-	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/preview/parquet"
 )
 
 // Bounds of what is shown.
@@ -32,40 +30,9 @@ const (
 	maxPixels  = 64 << 20
 )
 
-// AssetPreview is the beginning of a file.
-type AssetPreview struct {
-	Kind    string     `json:"kind" enum:"text,table,image,binary,empty"`
-	Size    api.Bytes  `json:"size"`
-	Cut     bool       `json:"cut,omitempty" doc:"There is more than is shown."`
-	Text    string     `json:"text,omitempty"`
-	Columns []string   `json:"columns,omitempty"`
-	Rows    [][]string `json:"rows,omitempty"`
-	Media   string     `json:"media,omitempty" enum:"image/png,image/jpeg,image/gif"`
-	Width   int        `json:"width,omitempty"`
-	Height  int        `json:"height,omitempty"`
-	Image   string     `json:"image,omitempty" doc:"Its bytes in base64, of a picture of at most 4 MiB."`
-}
-
-// preview shows the beginning of a file. What is shown is text, or a picture whose header says that it is one.
-func (s *pages) preview(ctx context.Context, c *rest.Call, a asset.Asset) (*rest.Reply, error) {
-	o, err := s.open(ctx, c, a)
-	if err != nil {
-		return nil, err
-	}
-	r, f, err := s.bytesOf(ctx, o, c.Query.Text("path"))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }() // only read
-	out, err := previewOf(r, f)
-	if err == nil {
-		err = r.Err()
-	}
-	return &rest.Reply{Data: out, Revision: o.version.Meta.Revision}, err
-}
-
-func previewOf(r io.ReadSeeker, f asset.File) (AssetPreview, error) {
-	out := AssetPreview{Kind: "empty", Size: api.Bytes(f.Size)}
+// Of shows the beginning of a file: text, rows, or a picture whose header says that it is one. What it read and what it makes are bounded.
+func Of(r io.ReadSeeker, f asset.File) (asset.AssetPreview, error) {
+	out := asset.AssetPreview{Kind: "empty", Size: api.Bytes(f.Size)}
 	if f.Size == 0 {
 		return out, nil
 	}
@@ -114,7 +81,7 @@ func isText(p []byte, cut bool) bool {
 }
 
 // picture shows a small one.
-func picture(r io.ReadSeeker, head []byte, size int64, out *AssetPreview) (bool, error) {
+func picture(r io.ReadSeeker, head []byte, size int64, out *asset.AssetPreview) (bool, error) {
 	cfg, format, err := image.DecodeConfig(bytes.NewReader(head))
 	if err != nil {
 		return false, nil
@@ -130,7 +97,7 @@ func picture(r io.ReadSeeker, head []byte, size int64, out *AssetPreview) (bool,
 }
 
 // columnar shows the first rows of a Parquet file. One that is damaged is bytes; a reader that failed says so itself.
-func columnar(r io.ReadSeeker, size int64, out *AssetPreview) bool {
+func columnar(r io.ReadSeeker, size int64, out *asset.AssetPreview) bool {
 	t, err := parquet.Head(r, size, maxRows, maxColumns)
 	if err != nil {
 		return false
@@ -148,7 +115,7 @@ func columnar(r io.ReadSeeker, size int64, out *AssetPreview) bool {
 }
 
 // table shows the first rows of a text in columns.
-func table(head []byte, comma rune, cut bool, out *AssetPreview) bool {
+func table(head []byte, comma rune, cut bool, out *asset.AssetPreview) bool {
 	if cut { // the last line may be half of one
 		if i := bytes.LastIndexByte(head, '\n'); i >= 0 {
 			head = head[:i+1]
