@@ -50,7 +50,7 @@ func (v verbs) preview() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if w.JSON() {
+			if w.Structured() {
 				return w.Answer(p)
 			}
 			return show(cmd.OutOrStdout(), p, args[1], w.Lang)
