@@ -28,6 +28,11 @@ var groups = []group{
 		{"disk", "make e2e-disk", "Full disks, file names used up, I/O errors, wrong clocks, and bytes flipped or files cut in a data folder and in a backup."},
 		{"crash", "make e2e-crash", "Servers and launchers killed and leaders paused at random moments; each acknowledged task must run once and only once."},
 	}},
+	{"Environments and data", []subject{
+		{"ssh", "make bench-ssh", "An environment with one core, on the machine of its server: ten logins, ten web terminals, 1,000 keys one after the other, and 1 GiB by OpenSSH's sftp, in turn from the environment and from OpenSSH's own server with the same cipher. What comes from the environment goes through the server and the launcher."},
+		{"data", "make bench-data", "Uploads by the shipped binary, beside a copy with fsync of each file on the same disk."},
+		{"environments", "make bench-environments", "500 environments in the demo, each with its launcher; the server's VmRSS, the least within 150 s, before and after."},
+	}},
 	{"Kubernetes", []subject{
 		{"kube", "make bench-kube", "1,250 KWOK nodes with 8 devices, an API server, Fermi and all peers on the same cores, one after the other: gangs by Fermi, the same pods already bound by a plain client with 32 calls at once and the same rights, and by kube-scheduler, which knows no gangs."},
 	}},

@@ -129,7 +129,9 @@ var table = []row{
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh", "internal/sftpserver", "internal/sshrelay"}, foundation},
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
-	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/bucket", "internal/homecopy", "internal/sample", "internal/cli/..."})},
+	{"5 previews, Parquet files", []string{"internal/preview/parquet"}, nil},
+	{"5 previews", []string{"internal/preview"}, join(foundation, vocabulary, []string{"internal/preview/parquet"})},
+	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/bucket", "internal/homecopy", "internal/preview", "internal/sample", "internal/cli/..."})},
 	// The rooms of the server, from the lowest up: each may know those above it in this list, and none knows the server.
 	{"5 server, refusals", []string{"internal/server/refuse"}, join(foundation, vocabulary)},
 	{"5 server, limits", []string{"internal/server/limit"}, foundation},
@@ -159,9 +161,8 @@ var table = []row{
 		"internal/server/archive", "internal/server/objects", "internal/server/report", "internal/server/stream", "internal/server/train", "internal/server/work",
 	})},
 	{"5 server, datasets and models", []string{"internal/server/asset"}, join(below4, serverKernel, []string{
-		"internal/asset", "internal/server/audit", "internal/server/objects", "internal/server/parquet", "internal/server/stream", "internal/server/tenant",
+		"internal/asset", "internal/server/audit", "internal/server/objects", "internal/preview", "internal/server/stream", "internal/server/tenant",
 	})},
-	{"5 server, Parquet files", []string{"internal/server/parquet"}, nil},
 	{"5 server, terminals", []string{"internal/server/terminal"}, join(below4, serverKernel, []string{
 		"internal/link/talk/...", "internal/server/audit", "internal/server/objects", "internal/server/stream",
 	})},

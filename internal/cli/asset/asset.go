@@ -28,6 +28,7 @@ func Add(root *cobra.Command) {
 	data := verbs{asset.DatasetKind, "data"}.command([]string{"dataset", "datasets"}, "Datasets: versions of data that tasks read", "数据集：任务读取的数据版本")
 	model := verbs{asset.ModelKind, "model"}.command([]string{"models"}, "Models: versions that tasks make and services load", "模型：任务产出、服务加载的版本")
 	model.AddCommand(alias(), stage(), optimize())
+	data.AddCommand(look())
 	root.AddCommand(data, model, saveHome())
 }
 
@@ -42,7 +43,7 @@ func (v verbs) command(aliases []string, en, zh string) *cobra.Command {
 		Use: v.word, Aliases: aliases, Short: cli.Both(en, zh), GroupID: cli.GroupWork,
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(v.create(), v.upload(), v.bring(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.download(), v.remove())
+	c.AddCommand(v.create(), v.upload(), v.bring(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.preview(), v.download(), v.remove())
 	return c
 }
 

@@ -194,7 +194,7 @@ func (p *pods) make(r engine.Replica, nodeName string) (*corev1.Pod, error) {
 		return nil, err
 	}
 	image := r.Image
-	if image == "" {
+	if image == "" || r.Images == engine.ImageKeep { // what is written over an image is nobody's there
 		image = p.image
 	}
 	grace := int64((r.StopGrace.Std() + graceMore).Seconds())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/image"
@@ -16,7 +15,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/archive"
-	"github.com/fermi-cluster/fermi/internal/server/cluster"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/report"
@@ -125,17 +123,10 @@ func fresh(o api.Work) error {
 
 // zonesAreThere refuses a zone that is not there: its replicas would wait for ever. One that went since the service was made stays.
 func (s *Services) zonesAreThere(ctx context.Context, zones, before []serving.ServiceZone) error {
-	if len(zones) == 0 {
-		return nil
-	}
-	known, err := cluster.NewZoneNames(ctx, s.Finder.Truth)
-	if err != nil {
-		return err
-	}
 	var all refuse.Gathered
 	for i, z := range zones {
-		if !known.Has(z.Zone) && !slices.ContainsFunc(before, func(o serving.ServiceZone) bool { return o.Zone == z.Zone }) {
-			all.Take(refuse.Invalid(fmt.Sprintf("spec.zones[%d].zone", i), fault.T("There is no zone %q; there are: %s.", "没有可用区 %q；可用的有：%s。", refuse.Clip(z.Zone, 64), strings.Join(known.List, ", "))))
+		if !slices.ContainsFunc(before, func(o serving.ServiceZone) bool { return o.Zone == z.Zone }) {
+			all.Take(train.ZoneIsThere(ctx, s.Finder.Truth, fmt.Sprintf("spec.zones[%d].zone", i), z.Zone))
 		}
 	}
 	return all.Err()
