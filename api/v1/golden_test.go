@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/terminal"
+	"github.com/fermi-cluster/fermi/api/v1/way"
 	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -112,7 +113,7 @@ func whole() map[Kind]Object {
 			Meta: meta(MustInfo(KindZone), "北京-1"),
 			Spec: ZoneSpec{
 				Region: "北京", Engine: "local", LatencyMs: map[string]float64{"shanghai-1": 28.5}, LatencyP99Ms: map[string]float64{"shanghai-1": 40},
-				BandwidthGbps: map[string]float64{"shanghai-1": 100}, ConsoleLatencyMs: 5, UTCOffset: "+08:00",
+				Roads: way.Roads{BandwidthGbps: map[string]float64{"shanghai-1": 100}, Ways: map[string]way.Way{"shanghai-1": {Network: "10.20.0.0/16", Encrypted: true}}}, ConsoleLatencyMs: 5, UTCOffset: "+08:00",
 				Price: Price{
 					"CNY", ptr(12.5), map[string]float64{"H800": 20}, ptr(0.1), 0.05, 0.3, 0.4, []PriceWindow{{"22:00", "06:00", 0.5}},
 				},
