@@ -19,12 +19,15 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/way"
+	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/test/harness"
 	"github.com/fermi-cluster/fermi/test/hosts/world"
 )
 
 const tunnelPort = 7074
+
+var bothZones = where.Split{"local": where.Exactly(1), "far": where.Exactly(1)}
 
 // eavesdropper is somebody on the line between two zones.
 type eavesdropper struct {
@@ -92,16 +95,16 @@ func (l *lab) ways(zone string, ways map[string]way.Way) {
 	})
 }
 
-func (l *lab) marked(name string, replicas int) {
+func (l *lab) marked(name string, split where.Split) {
 	l.t.Helper()
 	script, err := os.ReadFile("testdata/marked.py")
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.submit(name, replicas, func(task *api.TrainingTask) {
+	l.submit(name, 2, func(task *api.TrainingTask) {
 		task.Spec.Framework = "pytorch-ddp"
 		task.Spec.Topology = &api.Topology{Mode: api.TopologySpread}
-		task.Spec.Zones = &api.ZoneRules{MaxLatency: api.Duration(50 * time.Millisecond)}
+		task.Spec.Zones = &api.ZoneRules{MaxLatency: api.Duration(50 * time.Millisecond), Split: split}
 	}, "python3", "-c", string(script))
 }
 
@@ -136,7 +139,7 @@ func TestEncrypted(t *testing.T) {
 	e := &eavesdropper{between: [2]netip.Addr{l.w.Host("a2").Addr(), l.w.Host("b1").Addr()}}
 	l.w.Watch("a", "b", e.look)
 
-	l.marked("open", 2)
+	l.marked("open", bothZones)
 	l.phase("open", api.PhaseCompleted)
 	if mark, sealed, _ := e.saw(); mark == 0 || sealed > 0 {
 		t.Fatalf("nobody asked for it, and: mark seen %d times, %d encrypted packets", mark, sealed)
@@ -145,7 +148,7 @@ func TestEncrypted(t *testing.T) {
 	l.ways("local", map[string]way.Way{"far": {Encrypted: true}})
 	harness.Eventually(t, "the machines reach each other again", func() bool { return l.reaches("a2", "b1") && l.reaches("b1", "a2") })
 	e.forget()
-	l.marked("sealed", 2)
+	l.marked("sealed", bothZones)
 	l.phase("sealed", api.PhaseCompleted)
 	mark, sealed, plain := e.saw()
 	if mark > 0 || len(plain) > 0 || sealed == 0 {
@@ -185,7 +188,7 @@ func TestEncrypted(t *testing.T) {
 	_ = listener.Wait()
 	l.agent("b1", "")
 	l.until("b1", "ready again", func(n *api.Node) bool { return n.Status.Ready })
-	l.marked("again", 2)
+	l.marked("again", bothZones)
 	l.phase("again", api.PhaseCompleted)
 	if mark, _, plain := e.saw(); mark > 0 || len(plain) > 0 {
 		t.Errorf("mark seen %d times, in plain: %v", mark, plain)
@@ -203,7 +206,7 @@ func TestEncrypted(t *testing.T) {
 		}
 	}
 	l.only(own, "b1")
-	l.marked("waits", 2)
+	l.marked("waits", bothZones)
 	harness.Eventually(t, "it is said why it waits", func() bool {
 		events, err := l.cl.Events(t.Context(), client.EventOptions{Project: "default", Name: "waits"})
 		return err == nil && slices.ContainsFunc(events, func(e client.Event) bool { return e.Reason == "WayNotEncrypted" })
@@ -238,13 +241,13 @@ func TestWay(t *testing.T) {
 	}
 	l.ways("local", map[string]way.Way{"local": {Network: "10.77.0.0/24"}})
 	l.only("a2", "a3")
-	l.marked("fast", 2)
+	l.marked("fast", nil)
 	l.phase("fast", api.PhaseCompleted)
 	if logs := l.logs("fast"); !strings.Contains(logs, "by 10.77.0.") || !strings.Contains(logs, " fast ") || strings.Contains(logs, "Socket") {
 		t.Errorf("%s", logs)
 	}
 	l.only("a2", "a4")
-	l.marked("nowhere", 2)
+	l.marked("nowhere", nil)
 	harness.Eventually(t, "it is said that a4 has no address there", func() bool {
 		task := l.task("nowhere")
 		if task.Status.Phase == api.PhaseCompleted {

@@ -459,7 +459,7 @@ func (e *Engine) settle(h *host, v *visit, named map[engine.Name]bool) {
 			continue
 		}
 		e.Put(engine.Observation{Name: name, TaskID: r.TaskID, State: engine.StateCreated, Node: h.name})
-		v.order(kindStart, start{r, e.cfg.Mint(name)}, nil)
+		e.startLate(v, r)
 	}
 	for name, grace := range stops {
 		v.order(kindStop, stop{name, grace}, nil)
@@ -548,6 +548,9 @@ func ReadHello(f Frame) (h Hello, err error) {
 
 var errStopped = fault.New(fault.Unavailable, "EngineStopped", fault.T("This server does not lead any more.", "该服务器已不再是主节点。"))
 
+// reasonAway is of orders whose agent went away: they were carried out, or were not.
+const reasonAway = "AgentAway"
+
 func errAway(node string) error {
-	return fault.New(fault.Unavailable, "AgentAway", fault.T("The agent of node %s does not answer.", "节点 %s 的代理没有应答。", node))
+	return fault.New(fault.Unavailable, reasonAway, fault.T("The agent of node %s does not answer.", "节点 %s 的代理没有应答。", node))
 }
