@@ -146,6 +146,12 @@ func TestEncrypted(t *testing.T) {
 	}
 
 	l.ways("local", map[string]way.Way{"far": {Encrypted: true}})
+	for _, name := range []string{"a2", "b1"} {
+		harness.Eventually(t, "the way of "+name+" is led into the tunnel", func() bool {
+			routes, err := l.w.Host(name).Command("ip", "route", "show", "table", "5210").Output()
+			return err == nil && bytes.Contains(routes, []byte("dev wgfermi"))
+		})
+	}
 	harness.Eventually(t, "the machines reach each other again", func() bool { return l.reaches("a2", "b1") && l.reaches("b1", "a2") })
 	e.forget()
 	l.marked("sealed", bothZones)
@@ -208,7 +214,7 @@ func TestEncrypted(t *testing.T) {
 	l.only(own, "b1")
 	l.marked("waits", bothZones)
 	harness.Eventually(t, "it is said why it waits", func() bool {
-		events, err := l.cl.Events(t.Context(), client.EventOptions{Project: "default", Name: "waits"})
+		events, err := l.cl.Events(t.Context(), client.EventOptions{Kind: api.KindTrainingTask, Project: "default", Name: "waits"})
 		return err == nil && slices.ContainsFunc(events, func(e client.Event) bool { return e.Reason == "WayNotEncrypted" })
 	})
 	if err := l.cl.Stop(t.Context(), "default", "waits"); err != nil {
