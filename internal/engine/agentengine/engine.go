@@ -62,6 +62,7 @@ type Engine struct {
 	joined map[string]api.Node // by name, as last read
 	hosts  map[string]*host    // by node
 	change chan struct{}       // has one when somebody attached
+	starts starts
 }
 
 // host is a machine that joined.
@@ -107,8 +108,9 @@ func New(cfg Config) *Engine {
 	if cfg.Settings == nil {
 		cfg.Settings = func() Settings { return Settings{} }
 	}
+	board := engine.NewBoard()
 	return &Engine{
-		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: engine.NewBoard(),
+		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: board, starts: starts{board, cfg.Mint, cfg.Clock},
 		joined: map[string]api.Node{}, hosts: map[string]*host{}, change: make(chan struct{}, 1),
 	}
 
@@ -459,7 +461,7 @@ func (e *Engine) settle(h *host, v *visit, named map[engine.Name]bool) {
 			continue
 		}
 		e.Put(engine.Observation{Name: name, TaskID: r.TaskID, State: engine.StateCreated, Node: h.name})
-		e.startLate(v, r)
+		e.starts.late(v, r)
 	}
 	for name, grace := range stops {
 		v.order(kindStop, stop{name, grace}, nil)

@@ -97,37 +97,8 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	if !isNever(err) {
 		return err
 	}
-	e.failStart(r, err)
+	e.starts.fail(r, err)
 	return nil
-}
-
-// isNever says that a machine will never take what it refused so.
-func isNever(err error) bool {
-	c := fault.CodeOf(err)
-	return err != nil && (c == fault.Conflict || c == fault.Invalid)
-}
-
-// failStart is the end of a replica that failed before it began; it says why.
-func (e *Engine) failStart(r engine.Replica, err error) {
-	e.Put(engine.Observation{Name: r.Name, TaskID: r.TaskID, State: engine.StateDone, Node: r.Node, Exit: &engine.Exit{
-		Code: -1, Reason: engine.ReasonStartFailed, Message: fault.From(err).Message.In("en"), At: e.cfg.Clock.Now().UTC(),
-	}})
-}
-
-// startLate sends an order that had to wait for its machine. Who gave it does not wait any more: a replica that is not taken for now is not there,
-// so that it is ordered again.
-func (e *Engine) startLate(v *visit, r engine.Replica) {
-	c := make(chan error, 1)
-	v.order(kindStart, start{r, e.cfg.Mint(r.Name)}, c)
-	go func() { // ends with the stream: then all orders are answered
-		switch err := <-c; {
-		case err == nil, fault.ReasonOf(err) == reasonAway: // it comes again, and says whether it has it
-		case isNever(err):
-			e.failStart(r, err)
-		default:
-			e.Drop(r.Name)
-		}
-	}()
 }
 
 // again sees to orders that were put down while the agent attached.
@@ -142,7 +113,7 @@ func (e *Engine) again(h *host) {
 	h.starts, h.stops = map[engine.Name]engine.Replica{}, map[engine.Name]time.Duration{}
 	e.mu.Unlock()
 	for _, r := range starts {
-		e.startLate(v, r)
+		e.starts.late(v, r)
 	}
 	for name, grace := range stops {
 		v.order(kindStop, stop{name, grace}, nil)
