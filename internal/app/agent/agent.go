@@ -143,7 +143,6 @@ func Run(ctx context.Context, cfg Config) error {
 	attend(&g, a)
 	g.Add("network", a.walls.keep)
 	g.Add("tunnel", func(ctx context.Context) error {
-		return
 		return a.sealer.keep(ctx, func() {
 			a.mu.Lock()
 			adapter := a.adapter
