@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
 	"github.com/fermi-cluster/fermi/api/v1/spot"
 	"github.com/fermi-cluster/fermi/api/v1/terminal"
+	"github.com/fermi-cluster/fermi/api/v1/way"
 	"github.com/fermi-cluster/fermi/api/v1/where"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -112,7 +113,7 @@ func whole() map[Kind]Object {
 			Meta: meta(MustInfo(KindZone), "北京-1"),
 			Spec: ZoneSpec{
 				Region: "北京", Engine: "local", LatencyMs: map[string]float64{"shanghai-1": 28.5}, LatencyP99Ms: map[string]float64{"shanghai-1": 40},
-				BandwidthGbps: map[string]float64{"shanghai-1": 100}, ConsoleLatencyMs: 5, UTCOffset: "+08:00",
+				Roads: way.Roads{BandwidthGbps: map[string]float64{"shanghai-1": 100}, Ways: map[string]way.Way{"shanghai-1": {Network: "10.20.0.0/16", Encrypted: true}}}, ConsoleLatencyMs: 5, UTCOffset: "+08:00",
 				Price: Price{
 					"CNY", ptr(12.5), map[string]float64{"H800": 20}, ptr(0.1), 0.05, 0.3, 0.4, []PriceWindow{{"22:00", "06:00", 0.5}},
 				},
@@ -124,7 +125,7 @@ func whole() map[Kind]Object {
 		KindNode: &Node{
 			Meta: meta(MustInfo(KindNode), "节点"),
 			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, joined.Spec{Spot: true, Agent: &joined.Agent{ID: "id", MachineID: "machine", Labels: map[string]string{"rack": "r1"}}}, true},
-			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", joined.Status{Agent: &joined.AgentStatus{Forward: "10.0.0.2:7073", Version: "v1.0", Address: "10.0.0.2", Upgrade: &joined.Upgrade{ID: "up", Version: "v1.1", Digest: "00", State: joined.UpgradeFailed, Message: text, At: at}}}, []LauncherVersion{{"v1.0", 2}}, &OtherUse{2000, 1 << 30, []int{2}}, []card.DeviceHealth{{
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", joined.Status{Agent: &joined.AgentStatus{Forward: "10.0.0.2:7073", Version: "v1.0", Address: "10.0.0.2", Addresses: []string{"10.0.0.2", "10.20.0.2"}, Tunnel: &joined.Tunnel{Key: "key=", Port: 7074}, Upgrade: &joined.Upgrade{ID: "up", Version: "v1.1", Digest: "00", State: joined.UpgradeFailed, Message: text, At: at}}}, []LauncherVersion{{"v1.0", 2}}, &OtherUse{2000, 1 << 30, []int{2}}, []card.DeviceHealth{{
 				Device: 3, State: card.DeviceOut, Since: at, Reason: "xid-79", ClosedAt: &at, MendedAt: &at, Message: text,
 				Conditions: []card.DeviceCondition{{Kind: "lost", Action: card.ActionRestart, Since: at, Value: 1, Message: text}},
 				Test:       &card.DeviceTest{At: at, Passed: true, How: "tested", Message: text},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
+	"github.com/fermi-cluster/fermi/api/v1/way"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -28,8 +29,7 @@ type ZoneSpec struct {
 	// way back, else assumed from the regions; what was measured replaces it.
 	LatencyMs    map[string]float64 `json:"latencyMs,omitempty" doc:"Usual (p50) round trip to other zones in milliseconds, by zone name."`
 	LatencyP99Ms map[string]float64 `json:"latencyP99Ms,omitempty" doc:"Slow (p99) round trip to other zones in milliseconds; needs latencyMs of the same zone."`
-	// BandwidthGbps is what a gang over both zones can count on.
-	BandwidthGbps map[string]float64 `json:"bandwidthGbps,omitempty" doc:"Bandwidth to other zones in Gbit/s, by zone name; no bound when absent."`
+	way.Roads
 	// ConsoleLatencyMs is the round trip to the console, shown in the zone list.
 	ConsoleLatencyMs float64 `json:"consoleLatencyMs,omitempty"`
 	// UTCOffset is the zone's clock, for hours of the price book and of the carbon series. It is

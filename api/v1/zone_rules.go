@@ -84,7 +84,7 @@ func (z *Zone) Validate() []fault.Field {
 	f.carbon("spec.carbon", s.Carbon)
 	f.byType("spec.deviceWatts", s.DeviceWatts, maxWatts, false)
 	f.health(s)
-	return f.list
+	return append(f.list, s.Roads.Validate(z.Meta.Name, IsName)...)
 }
 
 // peers checks a table over other zones. Zones that do not exist yet may be named: they may come.

@@ -106,6 +106,8 @@ func follow(ctx context.Context, feed *engine.Feed, nodes *node.Controller, work
 			case !ch.Gone:
 				nodes.Changed(*ch.Replica)
 				work.Notify(ch.Replica.TaskID, ch.Replica.Name)
+			case ch.Replica.State != engine.StateDone: // it was never there after all, and is to be started again
+				work.Notify(ch.Replica.TaskID, ch.Replica.Name)
 			}
 		}
 	}

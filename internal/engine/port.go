@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,6 +92,8 @@ type Tenancy struct {
 	Folders []string `json:"folders,omitempty"`
 	// HostNetwork: it uses the machine's network, because its gang is on several machines.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// Way is how it reaches the others of its gang then; nil: nothing is said of that.
+	Way *Way `json:"way,omitempty"`
 	// Home names the home folder that its processes have and that outlives the replica: the id of who owns it. One replica at a
 	// time has it. "": the replica's own, which goes with it.
 	Home string `json:"home,omitempty"`
@@ -106,6 +109,33 @@ type Tenancy struct {
 	Layer bool `json:"layer,omitempty"`
 	// Resets counts how often its owner wanted what was written over its images thrown away.
 	Resets int `json:"resets,omitempty"`
+}
+
+// Way is how replicas reach those of other machines.
+type Way struct {
+	// Network is the one in which the machine's address is theirs; "": the one that the machine gives.
+	Network string `json:"network,omitempty"`
+	// Sealed are the nodes that are reached encrypted or not at all.
+	Sealed []string `json:"sealed,omitempty"`
+}
+
+// plain are the ways around a machine's network that libraries know, closed.
+var plain = []api.EnvVar{{Name: "NCCL_NET", Value: "Socket"}, {Name: "NCCL_IB_DISABLE", Value: "1"}, {Name: "UCX_TLS", Value: "tcp,self,sm"}}
+
+// Take has it reach the others as is said of its node. Where they are reached encrypted its libraries don't go by RDMA, which nothing here encrypts.
+func (r *Replica) Take(ways map[string]Way, node string) {
+	w, ok := ways[node]
+	if !ok || !r.HostNetwork {
+		return
+	}
+	r.Way = &w
+	if len(w.Sealed) == 0 {
+		return
+	}
+	isOurs := func(v api.EnvVar) bool {
+		return slices.ContainsFunc(plain, func(o api.EnvVar) bool { return o.Name == v.Name })
+	}
+	r.Env = slices.Concat(slices.DeleteFunc(slices.Clone(r.Env), isOurs), plain)
 }
 
 // Duties are what a replica does beside running its ranks.

@@ -5,6 +5,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/roundtrip"
+	"github.com/fermi-cluster/fermi/api/v1/way"
 )
 
 // Source is where a latency comes from.
@@ -74,6 +75,7 @@ func (z *Zones) Distance(a, b string) roundtrip.ZoneDistance {
 	out := roundtrip.ZoneDistance{
 		From: a, To: b, DeclaredMs: slower(x.spec.LatencyMs, b, y.spec.LatencyMs, a), DeclaredP99Ms: slower(x.spec.LatencyP99Ms, b, y.spec.LatencyP99Ms, a),
 		UsedMs: used.P50, Source: string(used.Source), Class: class.Name, Action: class.Action, Efficiency: float64(share) / 10,
+		Encrypted: way.Encrypted(a, &x.spec.Roads, b, &y.spec.Roads),
 	}
 	if m, ok := newest(x.measured, b, y.measured, a); ok {
 		m.Stale = z.now.Sub(m.At) > Fresh

@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/accept", "internal/seal", "internal/cores", "internal/slot", "internal/pattern",
 	}
-	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot", "api/v1/array", "api/v1/booking", "api/v1/shape"}
+	vocabulary = []string{"api/v1", "api/v1/activity", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold", "api/v1/restored", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/quota", "api/v1/mount", "api/v1/lending", "api/v1/asset", "api/v1/image", "api/v1/where", "api/v1/spot", "api/v1/array", "api/v1/booking", "api/v1/shape", "api/v1/way"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -42,10 +42,11 @@ var table = []row{
 	{"1 vocabulary, where work would rather stand", []string{"api/v1/where"}, join(foundation, []string{"api/v1/quantity"})},
 	{"1 vocabulary, how much one may have", []string{"api/v1/quota"}, join(foundation, []string{"api/v1/quantity"})},
 	{"1 vocabulary, how far zones are apart", []string{"api/v1/roundtrip"}, foundation},
+	{"1 vocabulary, ways between zones", []string{"api/v1/way"}, foundation},
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
 	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/array", "api/v1/asset", "api/v1/booking", "api/v1/devenv", "api/v1/image", "api/v1/restored", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/activity", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/shape", "api/v1/spot", "api/v1/steady"})},
 	{"1 vocabulary, who runs inside whom", []string{"api/v1/lending"}, nil},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/where", "api/v1/spot"})},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/quantity", "api/v1/card", "api/v1/hold", "api/v1/terminal", "api/v1/roundtrip", "api/v1/moment", "api/v1/joined", "api/v1/lending", "api/v1/mount", "api/v1/quota", "api/v1/where", "api/v1/spot", "api/v1/way"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
@@ -70,6 +71,7 @@ var table = []row{
 	{"3 engine, records", []string{"internal/engine/record"}, join(foundation, vocabulary, []string{"internal/engine"})},
 	{"3 engine, the machine's groups", []string{"internal/engine/cgroup", "internal/engine/disk"}, join(foundation, vocabulary)},
 	{"3 engine, the machine's network", []string{"internal/engine/network"}, join(foundation, vocabulary, []string{"internal/engine/record"})},
+	{"3 engine, the machine's way to others", []string{"internal/engine/tunnel"}, foundation},
 	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
 	})},
@@ -105,7 +107,8 @@ var table = []row{
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
 	{"4 control, how replicas end", []string{"internal/control/ending"}, below4},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/ckpt/interval", "internal/control/gang"})},
-	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
+	{"4 control, ways between members", []string{"internal/control/way"}, below4},
+	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{"internal/control/way",
 		"internal/reconcile", "internal/link", "internal/control/gang", "internal/control/save", "internal/control/train/...", "internal/control/work",
 		"internal/control/fence", "internal/link/hearing",
 	})},
@@ -114,7 +117,7 @@ var table = []row{
 	{"4 control, what is asked of services", []string{"internal/control/serve/demand"}, below4},
 	{"4 control, services", []string{"internal/control/serve"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/control/work", "internal/control/serve/demand"})},
 	{"4 control, what was seen of nodes", []string{"internal/control/placement/past"}, below4},
-	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending", "internal/control/placement/past"})},
+	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/link/hearing", "internal/ckpt", "internal/control/work", "internal/control/fence", "internal/control/ending", "internal/control/placement/past", "internal/control/way"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/callhome", "internal/link/pass", "internal/link/talk/...", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/bucket", "internal/homecopy", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
@@ -197,7 +200,8 @@ var technology = []struct {
 	{"modernc.org/", []string{"internal/history/sqlstore"}},
 	{"github.com/jackc/", []string{"internal/history/pgstore/..."}},
 	{"github.com/aws/", []string{"internal/blob/s3", "internal/bucket"}},
-	{"github.com/vishvananda/", []string{"internal/engine/network", "test/..."}},
+	{"golang.zx2c4.com/", []string{"internal/engine/tunnel"}},
+	{"github.com/vishvananda/", []string{"internal/engine/network", "internal/engine/tunnel", "test/..."}},
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine/...", "internal/app/agent/watch", "internal/app/mirror", "test/pods"}},

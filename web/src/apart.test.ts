@@ -28,6 +28,7 @@ describe("distances", () => {
   });
   it("makes no figure up", () => {
     expect(note({ ...far, oneMachine: true }, t, "en")).toBe("zones.oneMachine");
+    expect(note({ ...far, encrypted: true }, t, "en")).toBe("zones.notMeasuredzones.encrypted");
     expect(note(far, t, "en")).toBe("zones.notMeasured");
     const one: Crossing = { from: "a", to: "b", oneMachine: true };
     expect(crossingWords(one, far, t)).toBe("a – b: zones.oneMachine · zones.declaredAs 12 · zones.efficiency 60");

@@ -15,8 +15,13 @@ export function between(items: readonly Distance[], a: string, b: string): Dista
   return items.find((d) => (d.from === a && d.to === b) || (d.from === b && d.to === a));
 }
 
-/** When and between whom it was measured, or why it was not. */
+/** When and between whom it was measured, or why it was not; and that the way is encrypted. */
 export function note(d: Distance, t: TFunction, lang: Language): string {
+  const text = measuredWhen(d, t, lang);
+  return d.encrypted ? `${text}${t("zones.encrypted")}` : text;
+}
+
+function measuredWhen(d: Distance, t: TFunction, lang: Language): string {
   const m = d.measured;
   if (!m) return t(d.oneMachine ? "zones.oneMachine" : "zones.notMeasured");
   const when = moment(m.at, lang);

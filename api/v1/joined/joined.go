@@ -47,11 +47,19 @@ func (s *Status) AgentVersion() string {
 
 // AgentStatus is what an agent says of itself.
 type AgentStatus struct {
-	Forward string `json:"forward,omitempty" doc:"Where gateways reach the replicas of services on it: host:port; none while nobody listens there."`
-	Version string `json:"version,omitempty"`
-	Address string `json:"address,omitempty" doc:"Where other machines reach this one."`
+	Forward   string   `json:"forward,omitempty" doc:"Where gateways reach the replicas of services on it: host:port; none while nobody listens there."`
+	Version   string   `json:"version,omitempty"`
+	Address   string   `json:"address,omitempty" doc:"Where other machines reach this one."`
+	Addresses []string `json:"addresses,omitempty" doc:"All its own IPv4 addresses on its interfaces, at most 32."`
+	Tunnel    *Tunnel  `json:"tunnel,omitempty" doc:"How others reach it encrypted; absent: it can't."`
 	// Upgrade is written by the agent, also over its own end.
 	Upgrade *Upgrade `json:"upgrade,omitempty" doc:"The last upgrade that was asked for; absent: none was."`
+}
+
+// Tunnel is an agent's WireGuard.
+type Tunnel struct {
+	Key  string `json:"key" doc:"Its public key."`
+	Port int    `json:"port" doc:"UDP, at the address."`
 }
 
 // UpgradeState is how far an upgrade is.

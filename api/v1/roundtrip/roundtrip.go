@@ -31,6 +31,7 @@ type ZoneDistance struct {
 	DeclaredP99Ms *float64         `json:"declaredP99Ms,omitempty"`
 	Measured      *MeasuredLatency `json:"measured,omitempty" doc:"The newer of what both zones measured; absent where nothing was."`
 	OneMachine    bool             `json:"oneMachine,omitempty" doc:"All nodes of both zones are virtual and on one machine: there is no network between them to measure."`
+	Encrypted     bool             `json:"encrypted,omitempty" doc:"What machines of both zones send each other is encrypted, or not sent."`
 	UsedMs        float64          `json:"usedMs" doc:"What placement, preview and the estimate of efficiency use."`
 	Source        string           `json:"source" enum:"measured,declared,assumed" doc:"Where that comes from."`
 	Class         string           `json:"class" doc:"near (below 2 ms), regional (below 5), far (to 50) or remote."`

@@ -43,6 +43,7 @@ type Config struct {
 	Folders   []api.NamedFolder
 	Network   string // as a server's
 	Forward   int    // port at which gateways reach replicas of services here; 0: none
+	Tunnel    int    // UDP port for what goes to other zones encrypted; 0: nothing does
 	Log       *slog.Logger
 }
 
@@ -75,6 +76,7 @@ type agent struct {
 	upgrades *upgrades
 	disk     *diskguard.Guard
 	hand     *agentengine.Hand
+	sealer   sealer
 }
 
 // newAgent makes the parts of one, and the folders that they need; rehearsed is for rehearsals alone.
@@ -89,6 +91,10 @@ func newAgent(cfg Config, rehearsed func()) (*agent, error) {
 		return nil, err
 	}
 	a.walls = a.probe()
+	var err error
+	if a.sealer, err = openSealer(cfg); err != nil {
+		return nil, err
+	}
 	a.disk = guard(cfg, func(bad *fault.Error) {
 		a.mu.Lock()
 		unkept, adapter := a.unkept, a.adapter
@@ -98,9 +104,7 @@ func newAgent(cfg Config, rehearsed func()) (*agent, error) {
 				cfg.Log.Warn("what a server said could not be kept", "error", err)
 			}
 		}
-		if e, ok := adapter.(interface{ LookAtNodes() }); ok { // and says so
-			e.LookAtNodes()
-		}
+		lookAt(adapter) // and says so
 	})
 	a.hand = agentengine.NewHand(agentengine.HandConfig{
 		Open: a.open, Last: func() (int64, error) { return record.CurrentEpoch(filepath.Join(a.dir(), record.DirEpochs)) },
@@ -138,6 +142,14 @@ func Run(ctx context.Context, cfg Config) error {
 	g.Add("road", func(ctx context.Context) error { return a.forward(ctx, first) })
 	attend(&g, a)
 	g.Add("network", a.walls.keep)
+	g.Add("tunnel", func(ctx context.Context) error {
+		return a.sealer.keep(ctx, func() {
+			a.mu.Lock()
+			adapter := a.adapter
+			a.mu.Unlock()
+			lookAt(adapter)
+		})
+	})
 	g.Add("upgrade", a.upgrades.run)
 	g.Add("disk", a.disk.Run)
 	cfg.Log.Info("agent", "node", cfg.Member.Node(), "address", cfg.Address, "version", cfg.Version)
@@ -163,6 +175,13 @@ func Rehearse(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return fault.From(ctx.Err())
+}
+
+// lookAt has the machine's engine say anew how the machine is.
+func lookAt(adapter engine.Engine) {
+	if e, ok := adapter.(interface{ LookAtNodes() }); ok {
+		e.LookAtNodes()
+	}
 }
 
 func (a *agent) dir() string { return filepath.Join(a.cfg.Data, dirEngine) }
@@ -211,7 +230,7 @@ func (a *agent) inventory(ctx context.Context) ([]api.Node, error) {
 		return nil, err
 	}
 	n.Meta.Name, n.Spec.Zone, n.Spec.Number = a.cfg.Member.Node(), a.cfg.Member.Zone(), 0
-	n.Status.Agent = &joined.AgentStatus{Version: a.cfg.Version, Address: a.cfg.Address, Forward: a.roadNow()}
+	n.Status.Agent = &joined.AgentStatus{Version: a.cfg.Version, Address: a.cfg.Address, Forward: a.roadNow(), Addresses: ownAddresses(), Tunnel: a.sealer.say()}
 	n.Spec.Rack, n.Spec.Leaf, n.Spec.Spot = a.cfg.Labels["rack"], a.cfg.Labels["leaf"], joined.IsSpot(a.cfg.Labels)
 	tenancy, why := a.walls.say()
 	n.Status.Tenancy = tenancy
@@ -222,7 +241,7 @@ func (a *agent) inventory(ctx context.Context) ([]api.Node, error) {
 	if full != nil {
 		n.Status.Ready, n.Status.Reason, n.Status.Message = false, full.Reason, fault.Text{EN: full.Message.EN + " " + full.Hint.EN, ZH: full.Message.ZH + full.Hint.ZH}
 	}
-	for _, t := range []fault.Text{why, problem, road} {
+	for _, t := range []fault.Text{why, problem, road, a.sealer.problem()} {
 		n.Status.Message = fault.Text{EN: strings.TrimSpace(n.Status.Message.EN + " " + t.EN), ZH: n.Status.Message.ZH + t.ZH}
 	}
 	return []api.Node{n}, nil
@@ -278,6 +297,7 @@ func (a *agent) settle(s agentengine.Settings) error {
 	if same {
 		return nil
 	}
+	a.sealer.want(s, a.cfg.Member.Node(), a.cfg.Member.Zone(), a.cfg.Log)
 	shared, problem, err := a.sharedStore(s)
 	if err == nil {
 		err = a.learn(s.Targets)

@@ -43,7 +43,7 @@ type flags struct {
 	name, zone            string
 	data, advertise       string
 	network               string
-	forward               int
+	forward, tunnel       int
 	level, format         string
 	rehearse              string // the program that this one is to replace; "": this is no rehearsal
 }
@@ -59,7 +59,7 @@ func Command(version string) *cobra.Command {
 	f.bind(cmd.Flags())
 	cmd.Flags().StringVar(&f.rehearse, flagRehearse, "", "")
 	_ = cmd.Flags().MarkHidden(flagRehearse)
-	cmd.AddCommand(install(version), watch.Command())
+	cmd.AddCommand(install(version), watch.Command(), tunnelCommand())
 	return cmd
 }
 
@@ -76,6 +76,7 @@ func (f *flags) bind(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.folders, "folder", nil, cli.Both("NAME=PATH or NAME=PATH:ro of a folder that projects may be granted", "可授权给项目的目录：NAME=PATH 或 NAME=PATH:ro"))
 	s.StringVar(&f.network, "network", conf.NetworkAuto, cli.Both("addresses of replicas within this machine: auto, host, or a prefix", "本机内副本的地址：auto、host 或地址段"))
 	s.IntVar(&f.forward, "forward-port", 7073, cli.Both("port at which servers reach the services on this machine; 0: none", "服务器访问本机上服务的端口；0 表示不开放"))
+	s.IntVar(&f.tunnel, "tunnel-port", 7074, cli.Both("UDP port for traffic to zones that is to be encrypted; 0: this machine encrypts nothing", "与其他可用区加密通信所用的 UDP 端口；0 表示本机不加密"))
 	s.StringVar(&f.level, "log-level", "info", "debug, info, warn, error")
 	s.StringVar(&f.format, "log-format", "text", "text, json")
 }
@@ -119,7 +120,7 @@ func (f *flags) run(cmd *cobra.Command, version string) error {
 		return err
 	}
 	cfg := Config{
-		Member: m, Data: f.data, Exe: cmp.Or(f.rehearse, exe), Version: version, Address: cmp.Or(f.advertise, ownAddress(m)), Labels: wish.Labels, MachineID: wish.MachineID, Folders: folders, Network: f.network, Forward: f.forward, Log: log,
+		Member: m, Data: f.data, Exe: cmp.Or(f.rehearse, exe), Version: version, Address: cmp.Or(f.advertise, ownAddress(m)), Labels: wish.Labels, MachineID: wish.MachineID, Folders: folders, Network: f.network, Forward: f.forward, Tunnel: f.tunnel, Log: log,
 	}
 	if f.rehearse != "" {
 		return Rehearse(ctx, cfg)

@@ -11,6 +11,9 @@ import (
 
 // fits refuses what this machine can't do as a part of a cluster. Conflict: never; Unavailable: not now.
 func (a *agent) fits(r *engine.Replica) error {
+	if err := a.sealer.fits(r); err != nil {
+		return err
+	}
 	if a.walls.err != nil {
 		return nil // it is one owner's
 	}

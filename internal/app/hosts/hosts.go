@@ -265,7 +265,7 @@ func (h *Hosts) targets() []string {
 
 // settings are what agents are told beside orders.
 func (h *Hosts) settings() agentengine.Settings {
-	s := agentengine.Settings{Targets: h.targets()}
+	s := agentengine.Settings{Targets: h.targets(), Sealing: h.sealing(context.Background())}
 	shared := h.cfg.Shared
 	if shared.Place == "" {
 		return s

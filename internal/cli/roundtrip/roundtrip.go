@@ -146,8 +146,16 @@ func Source(source string) fault.Text {
 	return fault.T("assumed", "推测")
 }
 
-// Note says between whom and when it was measured, or why it was not.
+// Note says between whom and when it was measured, or why it was not; and that the way is encrypted.
 func Note(d roundtrip.ZoneDistance, ago func(time.Time) string) fault.Text {
+	text := measuredWhen(d, ago)
+	if d.Encrypted {
+		text = join(text, fault.T("; encrypted", "；已加密"))
+	}
+	return text
+}
+
+func measuredWhen(d roundtrip.ZoneDistance, ago func(time.Time) string) fault.Text {
 	m := d.Measured
 	switch {
 	case m == nil && d.OneMachine:

@@ -22,6 +22,7 @@ func TestNote(t *testing.T) {
 		{roundtrip.ZoneDistance{OneMachine: true}, "both are on one machine: not measured", "两者的节点在同一台机器上：未测量"},
 		{roundtrip.ZoneDistance{}, "not measured yet: the next task over both zones does it", "尚未测量：下一个跨这两个可用区的任务会测量"},
 		{roundtrip.ZoneDistance{Measured: at, OneMachine: true}, "a1 – b2, 5m", "a1 – b2，5m"},
+		{roundtrip.ZoneDistance{Measured: at, Encrypted: true}, "a1 – b2, 5m; encrypted", "a1 – b2，5m；已加密"},
 		{roundtrip.ZoneDistance{Measured: &roundtrip.MeasuredLatency{}}, "reported by an operator, 5m", "由运维人员上报，5m"},
 		{roundtrip.ZoneDistance{DeclaredMs: &declared, Measured: &roundtrip.MeasuredLatency{FromNode: "a1", ToNode: "b2", Stale: true}}, "a1 – b2, 5m, too old to be used", "a1 – b2，5m，已过期，不再采用"},
 		{roundtrip.ZoneDistance{Measured: &roundtrip.MeasuredLatency{FromNode: "a1", ToNode: "b2", Stale: true}}, "a1 – b2, 5m, old", "a1 – b2，5m，较旧"},

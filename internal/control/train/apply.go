@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/way"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -196,6 +197,16 @@ func (c *Controller) startAll(ctx context.Context, s snapshot, p plan, task *api
 		return err
 	}
 	wide := isWide(c.cfg.Gangs.Node, all, task)
+	var ways map[string]engine.Way
+	if wide {
+		nodes := make([]*api.Node, len(all))
+		for i := range all {
+			nodes[i] = c.cfg.Gangs.Node(all[i].Number)
+		}
+		if ways, err = way.Between(ctx, c.cfg.Store, nodes); err != nil {
+			return errors.Join(err, c.tell(ctx, task, delays([]error{err}, task.Status.Attempt)))
+		}
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(p.start))
 	gate := make(chan struct{}, 8)
@@ -205,6 +216,7 @@ func (c *Controller) startAll(ctx context.Context, s snapshot, p plan, task *api
 			defer func() { <-gate }()
 			r := c.replica(ctx, &all[i], task)
 			r.UID, r.Folders, r.HostNetwork = uid, folders, wide && r.Inside == ""
+			r.Take(ways, r.Node)
 			withRecipe(&r, made, all[i].Seat)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/control/fence"
+	"github.com/fermi-cluster/fermi/internal/control/way"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -164,6 +165,17 @@ func (c *Controller) startAll(ctx context.Context, s *Seen, start []int) error {
 			return err
 		}
 	}
+	wide := isWide(s.Members)
+	var ways map[string]engine.Way
+	if wide {
+		nodes := make([]*api.Node, len(s.Members))
+		for i := range s.Members {
+			nodes[i] = s.Members[i].Node
+		}
+		if ways, err = way.Between(ctx, c.cfg.Store, nodes); err != nil {
+			return errors.Join(err, c.tell(ctx, s, delays([]error{err}, s.View.Attempt)))
+		}
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(start))
 	gate := make(chan struct{}, startsOnce)
@@ -172,18 +184,27 @@ func (c *Controller) startAll(ctx context.Context, s *Seen, start []int) error {
 		wg.Go(func() {
 			defer func() { <-gate }()
 			r := c.replica(s, &s.Members[i])
-			r.UID, r.Folders, r.HostNetwork = uid, folders, isWide(s.Members)
+			r.UID, r.Folders, r.HostNetwork = uid, folders, wide
+			r.Take(ways, r.Node)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
 	wg.Wait()
 	var events []Event
-	for _, err := range errs {
-		if f := fault.From(err); f != nil && f.Code == fault.Unavailable && ctx.Err() == nil { // such as a quota: told once an attempt
-			events = append(events, Event{Warning: true, Reason: f.Reason, Message: f.Message, Once: fmt.Sprintf("start-%d-%s", s.View.Attempt, f.Reason)})
-		}
+	if ctx.Err() == nil {
+		events = delays(errs, s.View.Attempt)
 	}
 	return errors.Join(append(errs, c.tell(ctx, s, events))...)
+}
+
+// delays are what keeps replicas from being started for now, such as a quota: each reason is told once an attempt.
+func delays(errs []error, attempt int) (out []Event) {
+	for _, err := range errs {
+		if f := fault.From(err); f != nil && f.Code == fault.Unavailable {
+			out = append(out, Event{Warning: true, Reason: f.Reason, Message: f.Message, Once: fmt.Sprintf("start-%d-%s", attempt, f.Reason)})
+		}
+	}
+	return out
 }
 
 // replica is what the engine is told about a member.

@@ -62,6 +62,7 @@ type Engine struct {
 	joined map[string]api.Node // by name, as last read
 	hosts  map[string]*host    // by node
 	change chan struct{}       // has one when somebody attached
+	starts starts
 }
 
 // host is a machine that joined.
@@ -107,8 +108,9 @@ func New(cfg Config) *Engine {
 	if cfg.Settings == nil {
 		cfg.Settings = func() Settings { return Settings{} }
 	}
+	board := engine.NewBoard()
 	return &Engine{
-		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: engine.NewBoard(),
+		cfg: cfg, ready: make(chan struct{}), stopped: make(chan struct{}), Board: board, starts: starts{board, cfg.Mint, cfg.Clock},
 		joined: map[string]api.Node{}, hosts: map[string]*host{}, change: make(chan struct{}, 1),
 	}
 
@@ -459,7 +461,7 @@ func (e *Engine) settle(h *host, v *visit, named map[engine.Name]bool) {
 			continue
 		}
 		e.Put(engine.Observation{Name: name, TaskID: r.TaskID, State: engine.StateCreated, Node: h.name})
-		v.order(kindStart, start{r, e.cfg.Mint(name)}, nil)
+		e.starts.late(v, r)
 	}
 	for name, grace := range stops {
 		v.order(kindStop, stop{name, grace}, nil)
@@ -548,6 +550,9 @@ func ReadHello(f Frame) (h Hello, err error) {
 
 var errStopped = fault.New(fault.Unavailable, "EngineStopped", fault.T("This server does not lead any more.", "该服务器已不再是主节点。"))
 
+// reasonAway is of orders whose agent went away: they were carried out, or were not.
+const reasonAway = "AgentAway"
+
 func errAway(node string) error {
-	return fault.New(fault.Unavailable, "AgentAway", fault.T("The agent of node %s does not answer.", "节点 %s 的代理没有应答。", node))
+	return fault.New(fault.Unavailable, reasonAway, fault.T("The agent of node %s does not answer.", "节点 %s 的代理没有应答。", node))
 }

@@ -93,6 +93,23 @@ type Settings struct {
 	Mark string `json:"mark,omitempty"`
 	// ImageMost is how many bytes of images each project may have on a machine; absent: no limit.
 	ImageMost map[string]int64 `json:"imageMost,omitempty"`
+	// Sealing is what goes between zones encrypted; nil: nothing does.
+	Sealing *Sealing `json:"sealing,omitempty"`
+}
+
+// Sealing is which zones reach each other encrypted, and where their machines are.
+type Sealing struct {
+	Pairs    [][2]string `json:"pairs"` // of zones
+	Machines []Machine   `json:"machines"`
+}
+
+// Machine is one of a zone that is reached encrypted.
+type Machine struct {
+	Node      string   `json:"node"`
+	Zone      string   `json:"zone"`
+	Key       string   `json:"key,omitempty"` // ""; it can't, and is not reached
+	At        string   `json:"at,omitempty"`  // host:port of its WireGuard
+	Addresses []string `json:"addresses"`
 }
 
 type lead struct {

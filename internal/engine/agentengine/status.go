@@ -32,7 +32,7 @@ func (h *host) status(kept api.Node, now time.Time) (api.Node, bool) {
 		agent := joined.AgentStatus{Version: h.said.Version, Address: h.said.Address}
 		agent.Upgrade = h.said.Upgrade
 		if n.Status.Agent != nil {
-			agent.Forward = n.Status.Agent.Forward
+			agent.Forward, agent.Tunnel, agent.Addresses = n.Status.Agent.Forward, n.Status.Agent.Tunnel, n.Status.Agent.Addresses
 		}
 		n.Status.Agent = &agent
 	}

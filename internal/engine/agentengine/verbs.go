@@ -94,13 +94,10 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 		return nil
 	}
 	err := e.call(ctx, h, v, kindStart, start{r, e.cfg.Mint(r.Name)})
-	if c := fault.CodeOf(err); err == nil || c != fault.Conflict && c != fault.Invalid {
+	if !isNever(err) {
 		return err
 	}
-	// The machine will never take it: it has failed before it began, and says why.
-	e.Put(engine.Observation{Name: r.Name, TaskID: r.TaskID, State: engine.StateDone, Node: r.Node, Exit: &engine.Exit{
-		Code: -1, Reason: engine.ReasonStartFailed, Message: fault.From(err).Message.In("en"), At: e.cfg.Clock.Now().UTC(),
-	}})
+	e.starts.fail(r, err)
 	return nil
 }
 
@@ -115,8 +112,8 @@ func (e *Engine) again(h *host) {
 	starts, stops := h.starts, h.stops
 	h.starts, h.stops = map[engine.Name]engine.Replica{}, map[engine.Name]time.Duration{}
 	e.mu.Unlock()
-	for name, r := range starts {
-		v.order(kindStart, start{r, e.cfg.Mint(name)}, nil)
+	for _, r := range starts {
+		e.starts.late(v, r)
 	}
 	for name, grace := range stops {
 		v.order(kindStop, stop{name, grace}, nil)

@@ -1,6 +1,9 @@
 package hostengine
 
 import (
+	"cmp"
+	"net"
+	"net/netip"
 	"path/filepath"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -19,11 +22,37 @@ func (c *Config) terms(r engine.Replica, lease record.Network) record.Link {
 	}
 	if r.HostNetwork {
 		ends.Address = c.Advertise
+		if r.Way != nil && r.Way.Network != "" {
+			ends.Address = cmp.Or(AddressIn(r.Way.Network), c.Advertise)
+		}
 	}
 	if c.Tiers != nil {
 		ends.Tiers = c.Tiers(r.Node)
 	}
 	return ends
+}
+
+// AddressIn is this machine's address in a network, the lowest of several; "": it has none there.
+func AddressIn(network string) string {
+	within, err := netip.ParsePrefix(network)
+	if err != nil {
+		return ""
+	}
+	list, _ := net.InterfaceAddrs()
+	var best netip.Addr
+	for _, a := range list {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		if at, ok := netip.AddrFromSlice(n.IP); ok && within.Contains(at.Unmap()) && (!best.IsValid() || at.Unmap().Less(best)) {
+			best = at.Unmap()
+		}
+	}
+	if !best.IsValid() {
+		return ""
+	}
+	return best.String()
 }
 
 // granted are the folders of this machine that the replica may use. On a machine of one owner that is all of them.

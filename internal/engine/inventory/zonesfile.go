@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/way"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -161,7 +162,7 @@ func (l *loader) zone(path string, i int, entry zoneEntry, place map[string]int)
 		Meta: api.Meta{Name: entry.Name, DisplayName: entry.DisplayName},
 		Spec: api.ZoneSpec{
 			Region: entry.Region, LatencyMs: map[string]float64{}, ConsoleLatencyMs: entry.ConsoleLatencyMs,
-			LatencyP99Ms: entry.LatencyP99Ms, BandwidthGbps: entry.BandwidthGbps, UTCOffset: entry.UTCOffset,
+			LatencyP99Ms: entry.LatencyP99Ms, Roads: way.Roads{BandwidthGbps: entry.BandwidthGbps}, UTCOffset: entry.UTCOffset,
 			PUE: entry.PUE, Carbon: entry.Carbon, DeviceWatts: entry.DeviceWatts,
 			Price: entry.Price, Health: entry.Health, HealthReason: entry.HealthReason, Virtual: true,
 		},

@@ -24,6 +24,7 @@ type way struct {
 	file     *os.File
 	now      atomic.Pointer[Link]
 	shaped   atomic.Bool // the kernel bounds the rate
+	watcher  atomic.Pointer[func(packet []byte)]
 	done     sync.WaitGroup
 }
 
@@ -126,6 +127,9 @@ func (w *way) read(queue chan<- packet) {
 		n, err := w.file.Read(buf)
 		if err != nil {
 			return
+		}
+		if watch := w.watcher.Load(); watch != nil {
+			(*watch)(buf[:n])
 		}
 		l, now := w.now.Load(), time.Now()
 		if l.Loss > 0 && rand.Float64() < l.Loss {

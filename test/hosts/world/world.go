@@ -207,6 +207,18 @@ func (w *World) OneWay(from, to string, l Link) {
 	w.must("change the way from "+from+" to "+to, way.set(l))
 }
 
+// Watch shows every packet between two zones, in both directions, as somebody on the line sees them, from now on. look is called by two goroutines and must not keep the packet.
+func (w *World) Watch(a, b string, look func(packet []byte)) {
+	w.t.Helper()
+	for _, pair := range [][2]string{{a, b}, {b, a}} {
+		way := w.ways[pair]
+		if way == nil {
+			w.t.Fatalf("there is no way from zone %s to zone %s", pair[0], pair[1])
+		}
+		way.watcher.Store(&look)
+	}
+}
+
 // Machine is the address at which hosts of a zone reach the test itself.
 func (w *World) Machine(zone string) netip.Addr {
 	w.t.Helper()

@@ -3334,8 +3334,12 @@ export interface components {
         AgentStatus: {
             /** @description Where other machines reach this one. */
             address?: string;
+            /** @description All its own IPv4 addresses on its interfaces, at most 32. */
+            addresses?: string[] | null;
             /** @description Where gateways reach the replicas of services on it: host:port; none while nobody listens there. */
             forward?: string;
+            /** @description How others reach it encrypted; absent: it can't. */
+            tunnel?: components["schemas"]["Tunnel"];
             /** @description The last upgrade that was asked for; absent: none was. */
             upgrade?: components["schemas"]["Upgrade"];
             version?: string;
@@ -8017,6 +8021,15 @@ export interface components {
             /** @description Where it runs or ran. */
             zones?: string[] | null;
         };
+        Tunnel: {
+            /** @description Its public key. */
+            key: string;
+            /**
+             * Format: int64
+             * @description UDP, at the address.
+             */
+            port: number;
+        };
         Upgrade: {
             /**
              * Format: date-time
@@ -8272,6 +8285,12 @@ export interface components {
             /** @description Nothing can be written there from this environment. */
             readOnly?: boolean;
         };
+        Way: {
+            /** @description What machines of the two zones send each other is encrypted. It is enough that one of the zones says so. */
+            encrypted?: boolean;
+            /** @description Work over both zones uses the address that its machines have in this network, as 10.20.0.0/16; what the other zone says counts where this is absent, else the address that the agent gives. */
+            network?: string;
+        };
         Weights: {
             /**
              * Format: int64
@@ -8311,6 +8330,8 @@ export interface components {
              * @description Estimated efficiency in percent of a synchronous task on two nodes, one in each zone.
              */
             efficiency: number;
+            /** @description What machines of both zones send each other is encrypted, or not sent. */
+            encrypted?: boolean;
             from: string;
             /** @description The newer of what both zones measured; absent where nothing was. */
             measured?: components["schemas"]["MeasuredLatency"];
@@ -8423,6 +8444,10 @@ export interface components {
             /** @description The zone's clock for hours of price and carbon, as +08:00; UTC when absent. */
             utcOffset?: string;
             virtual?: boolean;
+            /** @description By which network machines that joined reach those of other zones, or, under its own name, each other; and whether that is encrypted. */
+            ways?: {
+                [key: string]: components["schemas"]["Way"];
+            };
         };
         ZoneStatus: {
             /** Format: int64 */

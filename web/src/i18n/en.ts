@@ -284,6 +284,7 @@ export const en: Catalogue = {
   "zones.cordoned": "cordoned",
   "zones.unknownLatency": "unknown",
   "zones.oneMachine": "both are on one machine: not measured",
+  "zones.encrypted": "; encrypted",
   "zones.oneMachineShort": "one machine: not measured",
   "zones.notMeasured": "not measured",
   "zones.measuredBetween": "{{ms}} ms measured between {{from}} and {{to}}, {{when}}",

@@ -277,6 +277,7 @@ export const zh = {
   "zones.cordoned": "已隔离",
   "zones.unknownLatency": "未知",
   "zones.oneMachine": "两者的节点在同一台机器上：未测量",
+  "zones.encrypted": "；已加密",
   "zones.oneMachineShort": "同一台机器：未测量",
   "zones.notMeasured": "未测量",
   "zones.measuredBetween": "实测 {{ms}} ms（{{from}} 与 {{to}} 之间，{{when}}）",
