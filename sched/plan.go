@@ -104,7 +104,7 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	now = q.notBefore(now)
 	q.now, c.market.now = now, now
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}, ends: &q.ends}
-	q.ends.refresh(now, q)
+	q.ends.stale = true
 	q.tree.SetTotal(c.Total())
 	q.letGo(now, c)
 	q.longest = t.p.LongestWait

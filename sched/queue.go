@@ -52,6 +52,8 @@ type rhythm struct {
 	patience time.Time // when somebody who waits for room beside its data no longer does
 	ends     endings
 	moves    moves
+	standing order.Places[*run]
+	hunts    uint64 // searches for victims so far
 }
 
 // HalfLife is how fast the past use of a queue fades.

@@ -20,6 +20,7 @@ type run struct {
 	leaving  bool          // it was asked to go, or to shrink
 	going    Vector        // noted as such while leaving
 	hosts    []string      // in whose kept room it stands, see asGuest
+	hunted   uint64        // the last search that looked at it
 	resized  time.Time
 	estimate predict.Estimate
 	outlook
@@ -77,6 +78,7 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	q.running[w.ID] = r
 	q.runs = append(q.runs, r)
 	q.lane(w.Queue).runs.Put(r, w.Priority)
+	q.standing.Put(r, r.At.Stands())
 	q.tree.Charge(now, w.Queue, r.need)
 	q.lane(r.Workload.Queue).weigh(r, +1, q.now)
 	if elastic(w) {
@@ -123,6 +125,8 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs[r.at].at = r.at
 	q.runs[last] = nil
 	q.runs = q.runs[:last]
+	r.at = -1
+	q.standing.Take(r, r.At.Stands())
 	q.lane(r.Workload.Queue).runs.Take(r, r.Workload.Priority)
 	q.tree.Refund(now, r.Workload.Queue, r.need)
 	q.lane(r.Workload.Queue).weigh(r, -1, q.now)
