@@ -2,7 +2,6 @@ package sched
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -60,9 +59,9 @@ const (
 	maxClaims = 16
 	// exactUpTo is how many candidates are searched for the exact minimum.
 	exactUpTo = 10
-	// searchNodes is on how many nodes victims are looked for at a time, searchFor on how many at least for
-	// each replica. Where that is not the whole cluster the search goes on with the next ones.
-	searchNodes, searchFor = 512, 4
+	// Where more than searchRuns may be asked, victims are looked for on searchNodes at a time, on searchFor at
+	// least for each replica. Where that is not the whole cluster the search goes on with the next ones.
+	searchRuns, searchNodes, searchFor = 4096, 512, 4
 	// pruneUpTo bounds the candidates each of which is asked whether it may stay after all.
 	pruneUpTo = 512
 )
@@ -248,9 +247,12 @@ func (t *turn) preempt(e *entry) bool {
 	if past != nil {
 		h.asked = past.victims
 	}
-	nodes := t.c.topology().nodes
-	until := cl.searched + max(searchNodes, searchFor*w.Replicas())
-	h.nodes = nodes[min(cl.searched, len(nodes)):min(until, len(nodes))]
+	h.nodes = t.c.topology().nodes
+	nodes, until := len(h.nodes), len(h.nodes)
+	if h.givers() > searchRuns {
+		until = cl.searched + max(searchNodes, searchFor*w.Replicas())
+		h.nodes = h.nodes[min(cl.searched, nodes):min(until, nodes)]
+	}
 	freed, mark := t.c.freed, t.c.known.Begin()
 	chosen, at := h.search()
 	t.c.known.End(mark)
@@ -260,7 +262,7 @@ func (t *turn) preempt(e *entry) bool {
 		cl.searched = 0
 		t.claim(e, w, at).ask(t, chosen)
 		return true
-	case until < len(nodes):
+	case until < nodes:
 		cl.searched = until
 		return true
 	}
@@ -344,7 +346,7 @@ func (h *hunt) candidates() []*victim {
 	looked := 0
 	var all []*victim
 	var some []victim
-	for g, r := range h.near() {
+	for g, r := range h.near {
 		looked++
 		if why := g.ask(h, r); why != "" {
 			if len(some) == cap(some) {
@@ -362,35 +364,25 @@ func (h *hunt) candidates() []*victim {
 }
 
 // near are the runs on the nodes that are searched, each once and in no order that means anything, with their queues.
-func (h *hunt) near() iter.Seq2[*giver, *run] {
-	givers := make(map[string]*giver, len(h.q.names))
-	for _, name := range h.q.names {
-		givers[name] = newGiver(name, h)
-	}
-	if len(h.nodes) < len(h.c.tree.nodes) {
-		return func(yield func(*giver, *run) bool) { h.on(givers, yield) }
-	}
-	return func(yield func(*giver, *run) bool) {
+func (h *hunt) near(yield func(*giver, *run) bool) {
+	if len(h.nodes) == len(h.c.tree.nodes) {
 		for _, name := range h.q.names {
-			for r := range h.q.lanes[name].runs.UpTo(givers[name].most) {
-				if !yield(givers[name], r) {
+			l := h.q.lanes[name]
+			for r := range l.runs.UpTo(l.giver.most) {
+				if !yield(&l.giver, r) {
 					return
 				}
 			}
 		}
+		return
 	}
-}
-
-// on is near for a part of the nodes.
-func (h *hunt) on(givers map[string]*giver, yield func(*giver, *run) bool) {
 	h.q.hunts++
 	for _, n := range h.nodes {
 		for _, r := range h.q.standing.At(n.Number) {
-			g := givers[r.Workload.Queue]
-			if r.hunted == h.q.hunts || r.Workload.Priority > g.most {
+			if r.hunted == h.q.hunts || r.Workload.Priority > r.lane.giver.most {
 				continue
 			}
-			if r.hunted = h.q.hunts; !yield(g, r) {
+			if r.hunted = h.q.hunts; !yield(&r.lane.giver, r) {
 				return
 			}
 		}
@@ -403,15 +395,20 @@ type giver struct {
 	most                    int
 }
 
-func newGiver(queue string, h *hunt) *giver {
-	if queue == h.w.Queue {
-		return &giver{same: true, most: h.w.Priority}
+// givers works out what each queue may be asked for, and says how many runs are to be looked at.
+func (h *hunt) givers() (runs int) {
+	for _, name := range h.q.names {
+		l := h.q.lanes[name]
+		l.giver = giver{same: true, most: h.w.Priority}
+		if name != h.w.Queue {
+			l.giver = giver{reclaims: h.q.tree.Reclaims(h.w.Queue, name, h.need), guarded: h.q.tree.Guarded(h.w.Queue, name), most: h.w.Priority - 1}
+		}
+		if l.giver.reclaims {
+			l.giver.most = math.MaxInt
+		}
+		runs += l.runs.Count(l.giver.most)
 	}
-	g := &giver{reclaims: h.q.tree.Reclaims(h.w.Queue, queue, h.need), guarded: h.q.tree.Guarded(h.w.Queue, queue), most: h.w.Priority - 1}
-	if g.reclaims {
-		g.most = math.MaxInt
-	}
-	return g
+	return runs
 }
 
 // ask is may, for many runs of few queues.

@@ -99,6 +99,7 @@ type lane struct {
 	count int // waiting workloads
 	held  int // devices of its runs
 	runs  order.Tiers[*run]
+	giver giver // in the search for victims that goes on now
 	dueLine
 	dates dates
 }

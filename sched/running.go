@@ -10,6 +10,7 @@ import (
 type run struct {
 	Running
 	at       int           // in runs
+	lane     *lane         // of its queue
 	inLane   int           // in those of its lane
 	need     Vector        // charged to its queue
 	devices  int           // it stands on
@@ -69,18 +70,18 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	if known := q.past[w.ID]; known != nil {
 		p = *known
 	}
-	sized := resized(w, at)
+	sized, l := resized(w, at), q.lane(w.Queue)
 	r := &run{
 		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: sized.takes(c, at), devices: devicesOf(sized),
 		before: p.ran, evicted: p.evicted, resized: since, estimate: q.estimate(w), overdue: overdue,
-		since: w.Submitted.Add(p.ran),
+		since: w.Submitted.Add(p.ran), lane: l,
 	}
 	q.running[w.ID] = r
 	q.runs = append(q.runs, r)
-	q.lane(w.Queue).runs.Put(r, w.Priority)
+	l.runs.Put(r, w.Priority)
 	q.standing.Put(r, r.At.Stands())
 	q.tree.Charge(now, w.Queue, r.need)
-	q.lane(r.Workload.Queue).weigh(r, +1, q.now)
+	l.weigh(r, +1, q.now)
 	if elastic(w) {
 		q.elastic++
 	}
@@ -127,9 +128,9 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs = q.runs[:last]
 	r.at = -1
 	q.standing.Take(r, r.At.Stands())
-	q.lane(r.Workload.Queue).runs.Take(r, r.Workload.Priority)
+	r.lane.runs.Take(r, r.Workload.Priority)
 	q.tree.Refund(now, r.Workload.Queue, r.need)
-	q.lane(r.Workload.Queue).weigh(r, -1, q.now)
+	r.lane.weigh(r, -1, q.now)
 	q.gone(r)
 	return r
 }
