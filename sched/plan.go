@@ -121,12 +121,15 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 		return paused || now.After(r.replan.Add(2*t.p.Quantum))
 	})
 	t.serveClaims()
-	// Who came and started is told at once; the others are served by the next call.
-	if t.serveArrivals() && q.hurried < maxHurried {
-		q.hurried++
-		t.res.More = true
-		t.finish()
-		return t.res
+	// Who came and started is told at once; the others are served by the next call, which does only a part where more came.
+	if t.serveArrivals() {
+		if q.hurried < maxHurried {
+			q.hurried++
+			t.res.More = true
+			t.finish()
+			return t.res
+		}
+		t.work = maxWork - hurriedWork
 	}
 	q.hurried = 0
 	swept := t.sweep()
@@ -182,8 +185,9 @@ func (t *turn) sweep() bool {
 	return true
 }
 
-// maxArrivals is how many of those that came last are looked at before their turn, maxHurried how many calls in a row do nothing else.
-const maxArrivals, maxHurried = 16, 8
+// maxArrivals is how many of those that came last are looked at before their turn, maxHurried how many calls in a row do nothing else,
+// hurriedWork what the next one does besides.
+const maxArrivals, maxHurried, hurriedWork = 16, 1, maxWork / 4
 
 // serveArrivals starts those that came since the last turn and fit: they don't wait until all who can't
 // start have been refused once more. It says whether one did that others would have been looked at before.
