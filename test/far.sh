@@ -8,7 +8,13 @@
 #   far.sh run cards PROCESSES [DRILLS]             20 drills
 #   far.sh run curves 1 [SECONDS]                   make bench-curves, 600 seconds of it and two minutes more
 #   far.sh run trainers PROCESSES [KILLS]           10 kills of each script; FERMI_TRAINERS is a virtual environment with the libraries (that of python3)
-#                                                   run there: root, bash, python3; from the folder that pack made
+#   far.sh run crash PROCESSES [ROUNDS]             50 rounds, the moments of each process of another seed
+#   far.sh run faults PROCESSES [FAULTS]            200 faults, those of each process of another seed; python3 there has PyTorch
+#   far.sh run safety PROCESSES [SCENARIOS]         a million scenarios of the planner
+#   far.sh run ckpt PROCESSES [KILLS]               1,000 kills and ten times as many damages
+#   far.sh run SUITE PROCESSES                      another suite below test: its tests shared out, each for itself
+#                                                   run there: root, bash, python3; from the folder that pack made; FERMI_FAR_TREE is this tree
+#                                                   there, which suites need that read files of it (e2e)
 #
 # Each process has its own servers, folders, ports and networks. What is done has numbers, so that a run can be split and resumed: see the suites' doc.go
 # for their variables (FERMI_SILENCE_FROM, FERMI_SILENCE_FOR, FERMI_SILENCE_SEED, FERMI_DISK_SEED, FERMI_SEED, FERMI_ONLY …).
@@ -37,6 +43,8 @@ pack() {
 	for suite in "${@:-silence}"; do
 		case $suite in
 		curves) CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w' -o "$to/$suite.test" ./bench ;;
+		ckpt) CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o "$to/$suite.test" ./internal/ckpt ;;
+		safety) CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o "$to/$suite.test" ./sched/safety ;;
 		*) CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o "$to/$suite.test" "./test/$suite" ;;
 		esac
 		xz -T0 -f -5 "$to/$suite.test"
@@ -53,7 +61,9 @@ begin() {
 	shift 2
 	mkdir -p "$work/$name"
 	[ ! -d "$here/scripts/$suite" ] || cp -r "$here/scripts/$suite" "$work/$name/scripts"
-	(cd "$work/$name" && exec env "$@" "$work/$suite.test" -test.v -test.run "$test" -test.timeout 120m) >"$out/$name.log" 2>&1 &
+	local in=$work/$name
+	[ -z "${FERMI_FAR_TREE:-}" ] || in=$FERMI_FAR_TREE/test/$suite
+	(cd "$in" && exec env "$@" "$work/$suite.test" -test.v -test.run "$test" -test.timeout 120m) >"$out/$name.log" 2>&1 &
 	pids+=($!) names+=("$name")
 }
 
@@ -70,7 +80,7 @@ parts() {
 
 run() {
 	suite=$1 processes=$2 status=0
-	local count=${3:-} p
+	local count=${3:-} p t
 	work=$(mktemp -d) out=$(mktemp -d /tmp/far-results.XXXXXX)
 	chmod 755 "$work" # tenants read what is in it
 	unpacked "$here/fermi.xz" "$work/fermi"
@@ -99,7 +109,35 @@ run() {
 		export FERMI_TRAINERS=${FERMI_TRAINERS:-$(python3 -c 'import sys; print(sys.prefix)')} FERMI_TRAINER_KILLS=${count:-10}
 		for ((p = 0; p < processes; p++)); do begin "trials-$p" '^TestTrainers$' "FERMI_PART=$p/$processes"; done
 		;;
-	*) echo "no such suite: $suite" && exit 2 ;;
+	crash)
+		for ((p = 0; p < processes; p++)); do
+			begin "rounds-$p" '^TestCrash' "FERMI_CRASH_SEED=$((${FERMI_CRASH_SEED:-1} + p))" "FERMI_CRASH_ROUNDS=$((${count:-50} * (p + 1) / processes - ${count:-50} * p / processes))"
+		done
+		;;
+	faults)
+		for ((p = 0; p < processes; p++)); do
+			begin "faults-$p" . "FERMI_FAULTS_SEED=$((${FERMI_FAULTS_SEED:-1} + p))" "FERMI_FAULTS=$((${count:-200} * (p + 1) / processes - ${count:-200} * p / processes))"
+		done
+		;;
+	safety)
+		count=${count:-1000000}
+		for ((p = 0; p < processes; p++)); do
+			begin "scenarios-$p" '^TestScenarios$' "FERMI_SEED=$((${FERMI_SEED:-1} + count * p / processes))" "FERMI_SCENARIOS=$((count * (p + 1) / processes - count * p / processes))"
+		done
+		;;
+	ckpt)
+		count=${count:-1000}
+		for ((p = 0; p < processes; p++)); do
+			begin "kills-$p" '^(TestKills|TestDamages|TestCollectBesideSaves)$' "FERMI_CKPT_KILLS=$((count / processes + 1))" "FERMI_CKPT_DAMAGES=$((count * 10 / processes + 1))" "FERMI_CKPT_COLLECTS=$((count / 5 / processes + 1))"
+		done
+		;;
+	*)
+		local tests
+		mapfile -t tests < <("$work/$suite.test" -test.list . | grep '^Test')
+		for ((p = 0; p < processes && p < ${#tests[@]}; p++)); do
+			begin "tests-$p" "^($(for ((t = p; t < ${#tests[@]}; t += processes)); do printf '%s|' "${tests[$t]}"; done | sed 's/|$//'))\$"
+		done
+		;;
 	esac
 	local guard=
 	if [ -n "${FERMI_FAR_SECONDS:-}" ]; then

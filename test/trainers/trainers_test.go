@@ -178,7 +178,9 @@ func (w *world) begin(t *testing.T, c trial, nth int) run {
 			Restart: &api.RestartPolicy{MaxRestarts: 1000}, Code: &api.Code{Folder: filepath.Join(dir, "code")},
 			Roles: []api.Role{{
 				Name: "worker", Ranks: c.ranks, Command: argv, Args: []string{"--pause", pause}, Resources: api.Resources{CPU: 100, Memory: 8 << 30}, Standby: &api.Standby{Preload: []string{"torch", c.preload}},
-				Env: []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "HF_HUB_OFFLINE", Value: "1"}, {Name: "CUDA_VISIBLE_DEVICES", Value: ""}},
+				// Lightning asks mpi4py where that is installed, and Open MPI wants a remote shell even for a single process.
+				Env: []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "HF_HUB_OFFLINE", Value: "1"}, {Name: "CUDA_VISIBLE_DEVICES", Value: ""},
+					{Name: "OMPI_MCA_plm_rsh_agent", Value: "sh"}},
 			}},
 		},
 	}
