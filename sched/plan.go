@@ -187,7 +187,7 @@ func (t *turn) sweep() bool {
 
 // maxArrivals is how many of those that came last are looked at before their turn, maxHurried how many calls in a row do nothing else,
 // hurriedWork what the next one does besides.
-const maxArrivals, maxHurried, hurriedWork = 16, 1, maxWork / 4
+const maxArrivals, maxHurried, hurriedWork = 16, 2, maxWork / 3
 
 // serveArrivals starts those that came since the last turn and fit: they don't wait until all who can't
 // start have been refused once more. It says whether one did that others would have been looked at before.

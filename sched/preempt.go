@@ -249,7 +249,7 @@ func (t *turn) preempt(e *entry) bool {
 	}
 	h.nodes = t.c.topology().nodes
 	nodes, until := len(h.nodes), len(h.nodes)
-	if h.givers() > searchRuns {
+	if givers(h) > searchRuns {
 		until = cl.searched + max(searchNodes, searchFor*w.Replicas())
 		h.nodes = h.nodes[min(cl.searched, nodes):min(until, nodes)]
 	}
@@ -346,7 +346,7 @@ func (h *hunt) candidates() []*victim {
 	looked := 0
 	var all []*victim
 	var some []victim
-	for g, r := range h.near {
+	for g, r := range func(yield func(*giver, *run) bool) { near(h, yield) } {
 		looked++
 		if why := g.ask(h, r); why != "" {
 			if len(some) == cap(some) {
@@ -364,7 +364,7 @@ func (h *hunt) candidates() []*victim {
 }
 
 // near are the runs on the nodes that are searched, each once and in no order that means anything, with their queues.
-func (h *hunt) near(yield func(*giver, *run) bool) {
+func near(h *hunt, yield func(*giver, *run) bool) {
 	if len(h.nodes) == len(h.c.tree.nodes) {
 		for _, name := range h.q.names {
 			l := h.q.lanes[name]
@@ -396,7 +396,7 @@ type giver struct {
 }
 
 // givers works out what each queue may be asked for, and says how many runs are to be looked at.
-func (h *hunt) givers() (runs int) {
+func givers(h *hunt) (runs int) {
 	for _, name := range h.q.names {
 		l := h.q.lanes[name]
 		l.giver = giver{same: true, most: h.w.Priority}

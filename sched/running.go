@@ -9,9 +9,7 @@ import (
 // run is a gang that stands, as the planner follows it.
 type run struct {
 	Running
-	at       int           // in runs
-	lane     *lane         // of its queue
-	inLane   int           // in those of its lane
+	listed
 	need     Vector        // charged to its queue
 	devices  int           // it stands on
 	before   time.Duration // it ran before this time
@@ -21,10 +19,17 @@ type run struct {
 	leaving  bool          // it was asked to go, or to shrink
 	going    Vector        // noted as such while leaving
 	hosts    []string      // in whose kept room it stands, see asGuest
-	hunted   uint64        // the last search that looked at it
 	resized  time.Time
 	estimate predict.Estimate
 	outlook
+}
+
+// listed is where a run is kept.
+type listed struct {
+	at     int    // in runs; -1: it runs no more
+	lane   *lane  // of its queue
+	inLane int    // in those of its lane
+	hunted uint64 // the last search that looked at it
 }
 
 // outlook is what was worked out of a run.
@@ -72,9 +77,9 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	}
 	sized, l := resized(w, at), q.lane(w.Queue)
 	r := &run{
-		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: sized.takes(c, at), devices: devicesOf(sized),
+		Running: Running{Workload: w, At: at, Since: since}, listed: listed{at: len(q.runs), lane: l}, need: sized.takes(c, at), devices: devicesOf(sized),
 		before: p.ran, evicted: p.evicted, resized: since, estimate: q.estimate(w), overdue: overdue,
-		since: w.Submitted.Add(p.ran), lane: l,
+		since: w.Submitted.Add(p.ran),
 	}
 	q.running[w.ID] = r
 	q.runs = append(q.runs, r)
