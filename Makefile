@@ -262,6 +262,9 @@ bench-ssh: build ## shells, echo and sftp into an environment, beside OpenSSH's 
 bench-data: build ## uploads of 2 GiB and of 100,000 small files, beside cp with fsync
 	@go run ./bench data
 
+bench-environments: build ## what FERMI_ENVIRONMENTS (500) running environments cost the server; 12 MB of memory for each launcher (root)
+	@go run ./bench environments
+
 bench-archive: build ## a million finished and a hundred thousand queued tasks
 	@go run ./bench archive
 

@@ -41,6 +41,7 @@ var benchmarks = []benchmark{
 	{"gateway", benchGateway},
 	{"ssh", benchSSH},
 	{"data", benchData},
+	{"environments", benchEnvironments},
 }
 
 func main() {

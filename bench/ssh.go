@@ -56,9 +56,12 @@ func benchSSH(ctx context.Context, r *report) error {
 	}
 	var made sample
 	for i := range 5 {
-		name := fmt.Sprintf("e%d", i)
+		name, cpu := fmt.Sprintf("e%d", i), "100m"
+		if i == 0 { // what is measured in it shall not wait for its share of a core: nobody holds OpenSSH's server to one
+			cpu = "1"
+		}
 		begin := time.Now()
-		if _, err := b.fermi(ctx, "env", "create", name, "--cpu", "100m", "--memory", "128Mi", "--storage", "4Gi"); err != nil {
+		if _, err := b.fermi(ctx, "env", "create", name, "--cpu", cpu, "--memory", "128Mi", "--storage", "4Gi"); err != nil {
 			return err
 		}
 		if out, err := b.fermi(ctx, "env", "shell", name, "--", "echo", "there"); err != nil || !strings.Contains(out, "there") {

@@ -228,6 +228,18 @@ func (a *Asset) bytes(ctx context.Context, p string, most int64) (out []byte, er
 	return out, err
 }
 
+// Preview is the beginning of a file of a version.
+func (a *Asset) Preview(ctx context.Context, version, file string) (*asset.AssetPreview, error) {
+	p, err := a.path("versions", version, "preview")
+	if err != nil {
+		return nil, err
+	}
+	query := inProject(a.project)
+	query.Set("path", file)
+	out := &asset.AssetPreview{}
+	return out, a.c.read(ctx, p, query, out)
+}
+
 // Open reads a file of a version from a place on; the caller closes it.
 func (a *Asset) Open(ctx context.Context, version, file string, from int64) (io.ReadCloser, error) {
 	if asset.CheckPath(file) != nil {

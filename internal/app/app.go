@@ -298,6 +298,9 @@ func (p *part) assemble() (err error) {
 		Answer:   told.to, Tails: p.logs, Peered: p.cfg.outside(),
 	})
 	p.pods = newPods(cfg, p.store, p.hub, p.others, p.keys.Tokens.Mint)
+	for _, c := range p.pods.clusters {
+		c.Accounts = opener.accounts
+	}
 	p.live.queues = &p.pods.queues
 	p.curves = curve.NewDesk(p.history, func(ctx context.Context, of link.Parts) error {
 		_, err := p.others.workByID(ctx, of.TaskID)

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -12,6 +14,8 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/mount"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/pull"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
@@ -110,6 +114,43 @@ func (s *secrets) credential(ctx context.Context, project, name string, out map[
 		out[api.SecretRef{Secret: name, Key: key}] = value
 	}
 	return nil
+}
+
+// accounts are those at registries that a replica names, for who pulls its image in the launcher's place. What a user has to mend is Invalid: asking again
+// changes nothing.
+func (s *secrets) accounts(ctx context.Context, r engine.Replica) (out pull.Accounts, err error) {
+	sum := sha256.New()
+	for _, ref := range r.Credentials {
+		o, err := s.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: r.Project, Name: ref.Secret}, 0)
+		if fault.Is(err, fault.NotFound) {
+			return out, fault.New(fault.Invalid, "NoSuchSecret", fault.T("The secret %q that its credentials name is not there.", "其凭据引用的密钥 %q 不存在。", ref.Secret)).Because(err)
+		}
+		if err != nil {
+			return out, err
+		}
+		x := o.(*api.Secret)
+		if x.Spec.Type != api.SecretRegistry {
+			continue // of a store: its launcher's
+		}
+		values := map[string]string{}
+		for key := range x.Spec.Sealed {
+			if values[key], err = s.unseal(x, key); err != nil {
+				f := fault.From(err)
+				return out, fault.New(fault.Invalid, f.Reason, f.Message).Because(err)
+			}
+		}
+		one, err := api.ReadRegistry(values)
+		if err != nil {
+			return out, err
+		}
+		if slices.ContainsFunc(out.List, func(o api.RegistryCredential) bool { return o.Server == one.Server }) {
+			return out, fault.New(fault.Invalid, "TwoAccounts", fault.T("Two credentials are for the registry %s.", "有两个凭据都用于镜像仓库 %s。", one.Server))
+		}
+		out.List = append(out.List, one)
+		fmt.Fprintf(sum, "%s@%d\n", x.Meta.ID, x.Meta.Revision)
+	}
+	out.Version = hex.EncodeToString(sum.Sum(nil))[:24]
+	return out, nil
 }
 
 // open opens a whole secret; api.ReadS3 and api.ReadRegistry make use of the values.

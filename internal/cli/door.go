@@ -36,6 +36,9 @@ func Dial(cmd *cobra.Command) (*client.Client, error) { return call.Outside(cmd)
 // Project is the one that such a command means; "" leaves it to the server.
 func Project(cmd *cobra.Command) string { return call.Outside(cmd).Project(api.KindTrainingTask) }
 
+// Data writes a value for a program, as -o json or -o yaml say, for such a command.
+func Data(cmd *cobra.Command, v any) error { return call.Outside(cmd).Data(v) }
+
 // Ship packs a folder and sends it, unless the server has it, for such a command, and gives its digest.
 func Ship(cmd *cobra.Command, c *client.Client, dir string) (string, error) {
 	s := call.Outside(cmd)

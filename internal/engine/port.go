@@ -102,6 +102,8 @@ type Tenancy struct {
 	Mounts mount.Lists `json:"mounts,omitzero"`
 	// Volumes are folders of the node, of those that the project was granted, that its processes find at their paths.
 	Volumes []mount.Volume `json:"volumes,omitempty"`
+	// Layer: what HomeFrom keeps of what was written over the image is written over it here, before anything starts.
+	Layer bool `json:"layer,omitempty"`
 	// Resets counts how often its owner wanted what was written over its images thrown away.
 	Resets int `json:"resets,omitempty"`
 }
@@ -129,6 +131,8 @@ const (
 	ImageBuild ImageDuty = "build"
 	// ImagePull: its image is brought to the node and held; its processes run in the node's own system.
 	ImagePull ImageDuty = "pull"
+	// ImageKeep: their home is kept, and what was written over its image is found in one file beside it; they run in the node's own system.
+	ImageKeep ImageDuty = "keep"
 	// ImageSave: they see what was written over its image by the owner of Home, and the bare image beside, and change nothing.
 	ImageSave ImageDuty = "save"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -84,13 +85,28 @@ type Text struct {
 	ZH string `json:"zh,omitempty"`
 }
 
-// T formats a Text; the same arguments fill both languages in the same order. In English "%d [node|nodes]" agrees with its
-// number.
+// T formats a Text; the same arguments fill both languages in the same order, and one that is a Text itself fills each with its own.
+// In English "%d [node|nodes]" agrees with its number.
 func T(en, zh string, args ...any) Text {
 	if len(args) == 0 {
 		return Text{EN: en, ZH: zh}
 	}
-	return Text{EN: fmt.Sprintf(agree(en, args), args...), ZH: fmt.Sprintf(zh, args...)}
+	return Text{EN: fmt.Sprintf(agree(en, args), speaking("en", args)...), ZH: fmt.Sprintf(zh, speaking("zh", args)...)}
+}
+
+// speaking are arguments of which none is in two languages.
+func speaking(lang string, args []any) []any {
+	isText := func(a any) bool { _, ok := a.(Text); return ok }
+	if !slices.ContainsFunc(args, isText) {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, a := range out {
+		if t, ok := a.(Text); ok {
+			out[i] = t.In(lang)
+		}
+	}
+	return out
 }
 
 // In picks the language: "zh" or anything starting with it is Chinese, all else English.

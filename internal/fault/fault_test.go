@@ -116,3 +116,11 @@ func TestNumbersAgree(t *testing.T) {
 		}
 	}
 }
+
+// TestTextInText: an argument that is in two languages speaks each of them where it is said.
+func TestTextInText(t *testing.T) {
+	got := T("version %d of the %s %s", "%[2]s %[3]s 的版本 %[1]d", 3, T("model", "模型"), "net")
+	if want := (Text{EN: "version 3 of the model net", ZH: "模型 net 的版本 3"}); got != want {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+}

@@ -53,6 +53,38 @@ func Fill(ctx context.Context, from, dir string) (filled bool, err error) {
 	return true, errors.Join(home.Remove(marker), settle(dir))
 }
 
+// longestDigest bounds the name of an image in a version.
+const longestDigest = 256
+
+// ImageOf is the digest of the image over which a version at from has a layer; "": it has none. It is input: whoever uses it looks at it.
+func ImageOf(from string) (string, error) {
+	version, err := os.OpenRoot(from)
+	if err != nil {
+		return "", err
+	}
+	defer version.Close()
+	f, err := version.Open(image)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, longestDigest))
+	return string(text), err
+}
+
+// OpenLayer opens what a version has of a layer.
+func OpenLayer(from string) (io.ReadCloser, error) {
+	version, err := os.OpenRoot(from)
+	if err != nil {
+		return nil, err
+	}
+	defer version.Close()
+	return version.Open(over)
+}
+
 // begin says whether the home is to be filled, and marks it.
 func begin(home *os.Root) (fresh bool, err error) {
 	list, err := fs.ReadDir(home.FS(), ".")

@@ -253,3 +253,54 @@ func TestGivenUp(t *testing.T) {
 		t.Errorf("%v, %v", filled, err)
 	}
 }
+
+// TestLayer: what was written over an image goes with a home and is no file of it.
+func TestLayer(t *testing.T) {
+	home, version := t.TempDir(), t.TempDir()
+	archive := filepath.Join(t.TempDir(), "layer.tar")
+	if err := errors.Join(os.WriteFile(filepath.Join(home, "mine"), []byte("x"), 0o644), os.WriteFile(archive, []byte("written"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Scan(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.With(Layer{Image: "sha256:1", Archive: archive}); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range c.Files {
+		in, err := c.Open(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(in)
+		at := filepath.Join(version, f.Path)
+		if err = errors.Join(err, in.Close(), os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, data, 0o644)); err != nil || int64(len(data)) != f.Size {
+			t.Fatalf("%s: %d bytes, %v", f.Path, len(data), err)
+		}
+	}
+	filled := t.TempDir()
+	if fresh, err := Fill(t.Context(), version, filled); err != nil || !fresh {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(look(t, home), look(t, filled)); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := ImageOf(version); err != nil || got != "sha256:1" {
+		t.Error(got, err)
+	}
+	in, err := OpenLayer(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := io.ReadAll(in); err != nil || string(data) != "written" {
+		t.Error(string(data), err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, err := ImageOf(filled); err != nil || got != "" {
+		t.Error("a version without one has", got, err)
+	}
+}

@@ -23,7 +23,12 @@ const (
 	folder = ".fermi-home"
 	index  = folder + "/index"
 	odd    = folder + "/odd"
+	over   = folder + "/layer.tar"
+	image  = folder + "/image"
 )
+
+// maxFiles is how many files a home may have: the list and a layer need room too.
+const maxFiles = asset.MaxFiles - 3
 
 // What is written here is devenv.HomeFormat.
 
@@ -43,6 +48,25 @@ type Copy struct {
 	root    *os.Root
 	list    []byte
 	odd     map[string]string // in the version → in the home
+	over    Layer
+}
+
+// Layer is what was written over the image of a home's environment.
+type Layer struct {
+	Image   string // its digest
+	Archive string // the file that has what was written, as layer.Diff writes it
+}
+
+// With adds a layer to a home that was scanned.
+func (c *Copy) With(l Layer) error {
+	info, err := os.Stat(l.Archive)
+	if err != nil {
+		return err
+	}
+	c.over = l
+	c.Files = append(c.Files, asset.File{Path: over, Size: info.Size()}, asset.File{Path: image, Size: int64(len(l.Image))})
+	slices.SortFunc(c.Files, func(a, b asset.File) int { return asset.Compare(a.Path, b.Path) })
+	return nil
 }
 
 // Scan lists a home. What its owner can't read is fault Conflict: a copy without it would be none. The caller closes what it found.
@@ -96,8 +120,8 @@ func (c *Copy) scan(dir string) error {
 				unread = append(unread, p)
 				return nil
 			}
-			if len(c.Files) == asset.MaxFiles-1 {
-				return fault.New(fault.Conflict, "TooManyFiles", fault.T("The home has more than %d files.", "主目录的文件超过 %d 个。", asset.MaxFiles-1))
+			if len(c.Files) == maxFiles {
+				return fault.New(fault.Conflict, "TooManyFiles", fault.T("The home has more than %d files.", "主目录的文件超过 %d 个。", maxFiles))
 			}
 			at := p
 			if asset.CheckPath(p) != nil {
@@ -127,11 +151,19 @@ func (c *Copy) scan(dir string) error {
 
 // Open opens one of the files.
 func (c *Copy) Open(f asset.File) (io.ReadCloser, error) {
-	if f.Path == index {
+	text := func(b []byte) (io.ReadCloser, error) {
 		return struct {
 			io.ReadSeeker
 			io.Closer
-		}{bytes.NewReader(c.list), io.NopCloser(nil)}, nil
+		}{bytes.NewReader(b), io.NopCloser(nil)}, nil
+	}
+	switch {
+	case f.Path == index:
+		return text(c.list)
+	case f.Path == image:
+		return text([]byte(c.over.Image))
+	case f.Path == over:
+		return os.Open(c.over.Archive)
 	}
 	at := f.Path
 	if strings.HasPrefix(at, odd+"/") {

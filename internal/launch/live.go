@@ -354,7 +354,13 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	if err := r.supplies.BringSecrets(ctx); err != nil {
 		return err
 	}
+	if err := setup.FillHome(ctx, r.supplies); err != nil { // before the image: it may say which one that is
+		return err
+	}
 	if err := r.supplies.BringImage(ctx); err != nil {
+		return err
+	}
+	if err := setup.BringLayer(ctx, r.supplies); err != nil {
 		return err
 	}
 	var warm sync.WaitGroup
@@ -364,9 +370,6 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 		ready()
 	}
 	if err := r.supplies.BringCode(ctx); err != nil {
-		return err
-	}
-	if err := setup.FillHome(ctx, r.supplies); err != nil {
 		return err
 	}
 	if err := setup.BringClones(ctx, r.supplies); err != nil {

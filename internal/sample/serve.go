@@ -240,8 +240,11 @@ func (a *Answerer) models(w http.ResponseWriter, _ *http.Request) {
 
 // question is what of OpenAI's request is looked at.
 type question struct {
-	Model    string `json:"model"`
-	Stream   bool   `json:"stream"`
+	Model   string `json:"model"`
+	Stream  bool   `json:"stream"`
+	Options struct {
+		Usage bool `json:"include_usage"`
+	} `json:"stream_options"`
 	Messages []struct {
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
@@ -309,24 +312,29 @@ func (a *Answerer) chat(w http.ResponseWriter, r *http.Request) {
 	id := fmt.Sprintf("chatcmpl-%x", time.Now().UnixNano())
 	created := time.Now().Unix()
 	in := len(strings.Fields(asked))
+	usage := map[string]any{"prompt_tokens": in, "completion_tokens": len(words), "total_tokens": in + len(words)}
 	if !q.Stream {
 		sendJSON(w, http.StatusOK, map[string]any{
 			"id": id, "object": "chat.completion", "created": created, "model": q.Model,
 			"choices": []map[string]any{{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": strings.TrimSpace(strings.Join(words, ""))}}},
-			"usage":   map[string]any{"prompt_tokens": in, "completion_tokens": len(words), "total_tokens": in + len(words)},
+			"usage":   usage,
 		})
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	flush := http.NewResponseController(w)
-	send := func(delta map[string]any, finish any) bool {
-		data, _ := json.Marshal(map[string]any{
-			"id": id, "object": "chat.completion.chunk", "created": created, "model": q.Model,
-			"choices": []map[string]any{{"index": 0, "delta": delta, "finish_reason": finish}},
-		})
+	chunk := func(choices []map[string]any, used map[string]any) bool {
+		piece := map[string]any{"id": id, "object": "chat.completion.chunk", "created": created, "model": q.Model, "choices": choices}
+		if q.Options.Usage {
+			piece["usage"] = used // null but in the last one
+		}
+		data, _ := json.Marshal(piece)
 		_, err := fmt.Fprintf(w, "data: %s\n\n", data)
 		return err == nil && flush.Flush() == nil
+	}
+	send := func(delta map[string]any, finish any) bool {
+		return chunk([]map[string]any{{"index": 0, "delta": delta, "finish_reason": finish}}, nil)
 	}
 	if !send(map[string]any{"role": "assistant", "content": ""}, nil) {
 		return
@@ -336,7 +344,7 @@ func (a *Answerer) chat(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if send(map[string]any{}, "stop") {
+	if send(map[string]any{}, "stop") && (!q.Options.Usage || chunk([]map[string]any{}, usage)) {
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
 )
 
 // TestContact: a server that may know only old things answers nobody, ends its streams, and goes on later.
@@ -68,5 +70,31 @@ func TestContact(t *testing.T) {
 	cut.Store(false)
 	if status, body := get(rest.Prefix+"/queues/default", rest.ReadFresh); status != 200 {
 		t.Errorf("back: %d %s", status, body)
+	}
+}
+
+// silent is a store that answers what it has in its cache, and cannot say what else was written.
+type silent struct{ truth.Store }
+
+func (silent) Now(context.Context) (int64, error) {
+	return 0, fault.New(fault.Unavailable, "StoreUnavailable", fault.T("the store does not answer", "存储未响应"))
+}
+
+// TestNobodyKnows: where another server may have made a thing and the store does not answer, nobody is told that there is none.
+func TestNobodyKnows(t *testing.T) {
+	w := newWorld(t, func(c *Config) {
+		c.Contact = func() error { return nil }
+		c.Store = silent{c.Store}
+	})
+	for _, path := range []string{"/training-tasks/none", "/training-tasks/none/logs", "/queues/none"} {
+		req, err := http.NewRequest(http.MethodGet, w.base+rest.Prefix+path, nil)
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+w.admin)
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
 	}
 }

@@ -84,6 +84,16 @@ func TestFolders(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	w.refused(w.lab, "nothing.txt", "data", "cat", "all", "faces/nothing.txt")
+	w.must(os.WriteFile(filepath.Join(dir, "faces", "table.csv"), []byte("x,y\n1,2\n3,\x1b[31m4\n"), 0o644))
+	if out := w.fermi("data", "import", "seen", "--folder", "pool", "--reference"); !strings.HasSuffix(out, "seen@1\n") {
+		t.Errorf("%s", out)
+	}
+	if got := w.fermi("data", "preview", "seen", "faces/table.csv"); !strings.HasSuffix(got, "x  y\n1  2\n3  ·[31m4\n") {
+		t.Errorf("a preview where it lies: %q", got)
+	}
+	w.refused(w.lab, "no file", "data", "preview", "seen", "faces/nothing.txt")
+	w.refused(w.stranger, "seen", "data", "preview", "seen", "faces/table.csv", "--project", "lab")
+	w.must(os.Remove(filepath.Join(dir, "faces", "table.csv")))
 	out, err := w.reads("all", "cat $FERMI_DATASET_ALL/faces/names.txt /data/all/faces/names.txt; touch /data/all/x")
 	if err == nil || strings.Count(out, "ann\n") != 2 || !strings.Contains(out, "Read-only") {
 		t.Errorf("%v\n%s", err, out)
@@ -209,6 +219,9 @@ func TestBuckets(t *testing.T) {
 	if out := w.fermi("data", "import", "there", "s3://photos/faces", "--secret", "store", "--reference"); !strings.HasSuffix(out, "there@1\n") {
 		t.Errorf("%s", out)
 	}
+	if got := w.fermi("data", "preview", "there", "names.txt"); !strings.HasSuffix(got, "\nann\n") || strings.Contains(got, secret) {
+		t.Errorf("a preview in the bucket: %q", got)
+	}
 	if out, err := w.reads("there", "cat /data/there/names.txt; cat /data/there/* /data/there/small/* 2>/dev/null | wc -c; env; ls /data/there"); err != nil || !strings.Contains(out, "ann\n") || strings.Contains(out, secret) || strings.Contains(out, "AWS_") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -217,6 +230,7 @@ func TestBuckets(t *testing.T) {
 	if err != nil || !strings.Contains(out, "ann\n") {
 		t.Errorf("what is on the node is what was listed: %v\n%s", err, out)
 	}
+	w.refused(w.lab, "is not the one that was listed", "data", "preview", "there", "names.txt")
 	put("faces/more", "x")
 	if out := w.fermi("data", "import", "there", "s3://photos/faces", "--secret", "store", "--reference"); !strings.HasSuffix(out, "there@2\n") {
 		t.Errorf("%s", out)

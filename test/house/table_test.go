@@ -78,7 +78,8 @@ var table = []row{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory", "internal/engine/network",
 	})},
 	{"3 engine, on machines that joined", []string{"internal/engine/agentengine"}, join(foundation, vocabulary, []string{"internal/engine"})},
-	{"3 engine, pods", []string{"internal/engine/kubeengine"}, join(foundation, vocabulary, []string{"internal/engine", "internal/engine/record"})},
+	{"3 engine, who lets a kubelet into registries", []string{"internal/engine/kubeengine/pull"}, join(foundation, vocabulary)},
+	{"3 engine, pods", []string{"internal/engine/kubeengine"}, join(foundation, vocabulary, []string{"internal/engine", "internal/engine/record", "internal/engine/kubeengine/pull"})},
 	{"3 engine, a cluster for tests", []string{"internal/engine/kubeengine/kubetest"}, nil},
 	{"3 engine, in memory", []string{"internal/engine/fakeengine"}, join(foundation, vocabulary, []string{"internal/engine"})},
 	{"3 engine, several by zone, the one of now", []string{"internal/engine/router", "internal/engine/current"}, join(foundation, vocabulary, []string{"internal/engine"})},
@@ -128,7 +129,9 @@ var table = []row{
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh", "internal/sftpserver", "internal/sshrelay"}, foundation},
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
-	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/bucket", "internal/homecopy", "internal/sample", "internal/cli/..."})},
+	{"5 previews, Parquet files", []string{"internal/preview/parquet"}, nil},
+	{"5 previews", []string{"internal/preview"}, join(foundation, vocabulary, []string{"internal/preview/parquet"})},
+	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/bucket", "internal/homecopy", "internal/preview", "internal/sample", "internal/cli/..."})},
 	// The rooms of the server, from the lowest up: each may know those above it in this list, and none knows the server.
 	{"5 server, refusals", []string{"internal/server/refuse"}, join(foundation, vocabulary)},
 	{"5 server, limits", []string{"internal/server/limit"}, foundation},
@@ -158,9 +161,8 @@ var table = []row{
 		"internal/server/archive", "internal/server/objects", "internal/server/report", "internal/server/stream", "internal/server/train", "internal/server/work",
 	})},
 	{"5 server, datasets and models", []string{"internal/server/asset"}, join(below4, serverKernel, []string{
-		"internal/asset", "internal/server/audit", "internal/server/objects", "internal/server/parquet", "internal/server/stream", "internal/server/tenant",
+		"internal/asset", "internal/server/audit", "internal/server/objects", "internal/preview", "internal/server/stream", "internal/server/tenant",
 	})},
-	{"5 server, Parquet files", []string{"internal/server/parquet"}, nil},
 	{"5 server, terminals", []string{"internal/server/terminal"}, join(below4, serverKernel, []string{
 		"internal/link/talk/...", "internal/server/audit", "internal/server/objects", "internal/server/stream",
 	})},

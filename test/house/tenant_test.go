@@ -18,6 +18,7 @@ var stewards = []string{
 	"internal/launch/deed", "internal/launch/chore", "internal/launch/unpack", "internal/launch/gitcode",
 	"internal/launch/editor",   // a program of the tenant's, behind the wall; what the launcher calls of it looks at folders of root's alone
 	"internal/launch/imagejob", // a program of the tenant's, behind the wall
+	"internal/launch/layer",    // likewise
 	"internal/launch/rootfs",   // as the uid that keeps images; what the launcher calls of it touches that uid's folder alone
 	"internal/launch/depot",    // likewise as the project; what the launcher calls of it touches locks in a folder of root's, and names of ours in the project's
 	"internal/launch/inside",   // process 1: mounts of paths that the launcher and the operator name
@@ -47,6 +48,7 @@ var touching = map[string][]string{
 	"gitcode":    {"Clone"},
 	"rootfs":     {"Bring"},
 	"depot":      {"Lay", "Drop"},
+	"layer":      {"Diff", "Lay"},
 	"securejoin": {"SecureJoin"},
 	"inside":     {"Find", "Start"},
 }
@@ -63,6 +65,7 @@ var ownPaths = map[string]map[string][]string{
 	"setup/folders.go":    {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
 	"setup/access.go":     {"GiveAccess": {"os.RemoveAll", "os.Mkdir", "os.Chmod", "os.WriteFile", "os.Symlink"}, "dropAccess": {"os.RemoveAll"}, "exists": {"os.Stat"}, "sameFile": {"os.Stat"}}, // folders of the replica's that no tenant writes to; our own program
 	"setup/wall.go":       {"walled": {"inside.Start"}},
+	"setup/peel.go":       {"startRooted": {"inside.Start"}},
 	// In a pod alone: the launcher has there the rights of the image's user, as the ranks have, and nobody else is there.
 	"setup/data.go":             {"show": {"os.MkdirAll", "os.Lstat", "os.Remove", "os.Symlink"}, "unshow": {"os.Readlink", "os.Remove"}},
 	"disk.go":                   {"makeRoom": {"os.RemoveAll"}},                                                                     // names below the replica's own folder are unlinked, not followed, after its last process
@@ -76,7 +79,7 @@ var ownPaths = map[string]map[string][]string{
 	// Folders directly in /dev/shm, which is root's and sticky.
 	"setup/memory.go": {"MakeMemory": {"os.RemoveAll", "os.Mkdir"}, "DropMemory": {"os.RemoveAll"}},
 	// What is written over images: folders that root alone can enter; the names in them are ours, and removal follows no link.
-	"setup/layer.go": {"open": {"os.Mkdir", "os.RemoveAll"}, "take": {"os.Mkdir", "os.Chmod", "os.Lchown"}, "as": {"os.Lchown"}},
+	"setup/layer.go": {"open": {"os.Mkdir", "os.RemoveAll"}, "take": {"os.Mkdir", "os.RemoveAll", "os.Chmod", "os.Lchown"}, "as": {"os.Lchown"}},
 	"setup/image.go": {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
 	// The machine's own names and name servers, and the replica's folder.
 	"setup/network.go": {"Resolver": {"os.ReadFile"}, "Name": {"os.ReadFile", "os.WriteFile"}},

@@ -422,6 +422,24 @@ func TestServe(t *testing.T) {
 
 	// A revision that does not start takes nothing away.
 	l = w.load("spirals")
+	w.fermi("train", "run", "--name", "named", "--no-code", "--output-model", "arms", "--", "fermi", "sample", "train", "--steps", "12")
+	harness.Eventually(t, "the task's model is registered", func() bool {
+		out, err := w.try("model", "versions", "arms", "-o", "name")
+		return err == nil && out == "arms@1\n"
+	})
+	w.fermi("model", "alias", "arms", "champion", "1")
+	w.fermi("model", "stage", "arms", "1", "production")
+	for _, c := range []struct{ args, has string }{
+		{"model versions arms", "champion"}, {"model show arms@champion", "production"}, {"model versions arms -o json", `"number": 1`}, {"model show arms -o yaml", "number: 1"},
+		{"model list -o json", `"champion": 1`}, {"model list -o name", "model/arms"}, {"events task/named", "version 1 of the model arms."},
+	} {
+		if out := w.fermi(strings.Fields(c.args)...); !strings.Contains(out, c.has) {
+			t.Errorf("fermi %s does not say %q:\n%s", c.args, c.has, out)
+		}
+	}
+	if out, err := w.try("service", "create", "bare", "--engine", "sample", "--model", "nothing"); err == nil || !strings.Contains(out, "--model: There is no model") {
+		t.Errorf("a model that is not there: %s", out)
+	}
 	if out, err := w.try("service", "update", "spirals", "--model-file", "nothing.json"); err == nil {
 		t.Errorf("a model that is not there is taken: %s", out)
 	}
@@ -473,6 +491,9 @@ func (w *world) openAI() {
 import os, sys, openai
 client = openai.OpenAI(base_url=os.environ["BASE"], api_key=os.environ["KEY"], max_retries=0)
 print([m.id for m in client.models.list()])
+used = [c.usage for c in client.chat.completions.create(model="spirals", stream=True, stream_options={"include_usage": True}, messages=[{"role": "user", "content": "1.5 -0.5"}])]
+if not used[-1] or not used[-1].completion_tokens or any(used[:-1]):
+    sys.exit(f"a stream's usage: {used}")
 whole = client.chat.completions.create(model="spirals", messages=[{"role": "user", "content": "1.5 -0.5"}])
 parts = [c.choices[0].delta.content or "" for c in client.chat.completions.create(model="spirals", stream=True, messages=[{"role": "user", "content": "1.5 -0.5"}])]
 assert len(parts) > 4, parts

@@ -118,7 +118,7 @@ func TestZonesSaid(t *testing.T) {
 		}
 	}
 
-	for _, bad := range [][]string{{"nowhere=0"}, {"beijing-1=1:x"}, {"--serves", "mars=east"}} {
+	for _, bad := range [][]string{{"nowhere=0"}, {"beijing-1=1", "nowhere=1"}, {"beijing-1=1:x"}, {"--serves", "mars=east"}} {
 		if out, err := w.try(append([]string{"service", "zones", "said"}, bad...)...); err == nil {
 			t.Errorf("%v was taken: %s", bad, out)
 		}
@@ -132,6 +132,9 @@ func TestZonesSaid(t *testing.T) {
 	}
 	if status, body, err := ask(t.Context(), http.MethodGet, w.gateway+"/inference/said/", w.key, nil); err != nil || status != 200 {
 		t.Errorf("%d %s %v", status, body, err)
+	}
+	if out, err := w.try("service", "create", "lost", "--engine", "sample", "--zone", "nowhere=1"); err == nil || !strings.Contains(out, "spec.zones[0].zone") || !strings.Contains(out, "beijing-1") {
+		t.Errorf("a zone that is not there was taken: %s", out)
 	}
 	if out, err := w.try("service", "zones", "said", "--balance"); err == nil {
 		t.Errorf("zones that are none were balanced: %s", out)

@@ -102,6 +102,71 @@ func TestImageRoot(t *testing.T) {
 	})
 }
 
+// TestImageMove: what was installed, changed and removed over an image goes with the home, to its own users, also where the tag has moved meanwhile and
+// the server is killed on the way; nothing of it is left at the old place. Without its layer it begins with the bare image.
+func TestImageMove(t *testing.T) {
+	w := newWorld(t, "--demo")
+	hub, image := w.debian()
+	w.must("ann", "env", "create", "box", "--project", "lab", "--image", image, "--credential", "hub", "--cpu", "500m", "--memory", "1Gi", "--storage", "2Gi", "--zone", "beijing-1")
+	shell := func(line string) string {
+		t.Helper()
+		return w.must("ann", "env", "shell", "box", "--project", "lab", "--", "sh", "-c", line)
+	}
+	shell(`echo mine > $HOME/mine; mkdir -p /opt/tool/empty; head -c 3000000 /dev/urandom > /opt/tool/data; cp -a /etc/debian_version /opt/tool/was; useradd -m -u 1000 dev; su dev -c "echo x > /home/dev/x";
+chmod 700 /opt/tool; ln -s /opt/tool/data /usr/local/link; rm /etc/issue; rm -r /usr/share/doc; mkdir /usr/share/doc; echo new > /usr/share/doc/new; touch -r /etc/debian_version /tmp/t; tr 0-9 1-90 < /opt/tool/was > /etc/debian_version; touch -r /tmp/t /etc/debian_version`)
+	const look = `cat $HOME/mine; sha256sum /opt/tool/data; stat -c '%n %U %a %Y' /opt/tool /opt/tool/empty /opt/tool/data /home/dev/x /etc/debian_version; readlink /usr/local/link; ls -A /usr/share/doc; cat /etc/debian_version; test -e /etc/issue || echo removed; su dev -c id; echo $PIP_BREAK_SYSTEM_PACKAGES`
+	was := shell(look)
+	if !strings.Contains(was, "/home/dev/x dev 644") || !strings.Contains(was, "\nremoved\n") || !strings.Contains(was, "\nnew\n") {
+		t.Fatal(was)
+	}
+	if again := hub.PushArchive(t, "lab/debian:12", os.Getenv("FERMI_DEBIAN"), v1.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "PIP_BREAK_SYSTEM_PACKAGES=2"}}); again != image {
+		t.Fatal(again)
+	}
+
+	w.must("ann", "env", "move", "box", "--project", "lab", "--zone", "shanghai-1")
+	if now := shell(look); now != was {
+		t.Errorf("after a move:\n%s\ninstead of\n%s", now, was)
+	}
+	alone := func() {
+		t.Helper()
+		e, err := client.Get[*devenv.DevEnvironment](t.Context(), w.people["ann"], "lab", "box")
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.Eventually(t, "its layer is at one place", func() bool {
+			left, err := filepath.Glob(filepath.Join(w.Dir, "engine", "layers", "env-*"))
+			return err == nil && len(left) == 1 && filepath.Base(left[0]) == e.HomeName()
+		})
+	}
+	alone()
+
+	w.must("ann", "env", "move", "box", "--project", "lab", "--zone", "beijing-2", "--no-wait")
+	harness.Eventually(t, "it is on its way", func() bool {
+		e, err := client.Get[*devenv.DevEnvironment](t.Context(), w.people["ann"], "lab", "box")
+		return err == nil && (e.Saves() || devenv.Moves{Of: e}.Filling())
+	})
+	w.Kill()
+	harness.Ready(t, w.Cluster)
+	harness.Eventually(t, "it is moved", func() bool {
+		e, err := client.Get[*devenv.DevEnvironment](t.Context(), w.people["ann"], "lab", "box")
+		return err == nil && !(devenv.Moves{Of: e}).Going() && e.Status.HomeCount == 2
+	})
+	if now := shell(look); now != was {
+		t.Errorf("after a move with a kill:\n%s\ninstead of\n%s", now, was)
+	}
+	alone()
+	w.must("ann", "env", "stop", "box", "--project", "lab")
+	w.must("ann", "env", "start", "box", "--project", "lab")
+	if now := shell(look); now != was {
+		t.Errorf("after stop and start there:\n%s\ninstead of\n%s", now, was)
+	}
+
+	w.must("ann", "env", "move", "box", "--project", "lab", "--zone", "beijing-1", "--without-layer")
+	if got := shell("cat $HOME/mine; test -e /opt/tool || echo bare; echo $PIP_BREAK_SYSTEM_PACKAGES"); got != "mine\nbare\n2\n" {
+		t.Errorf("without its layer: %q", got)
+	}
+}
+
 // ownsOnly sees to it that what an environment keeps on the machine belongs to numbers of its project.
 func (w *world) ownsOnly(project, env string) {
 	w.t.Helper()

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fits, folderAbove, origin, readable } from "./shelf";
+import { fits, folderAbove, lookTask, origin, readable } from "./shelf";
 
 test("sizes and folders", () => {
   expect([readable("1536Mi"), readable("12"), readable(undefined)]).toEqual(["1.5 GiB", "12 B", "—"]);
@@ -14,6 +14,20 @@ test("where a version comes from", () => {
     origin({ spec: { source: { s3: { bucket: "photos", prefix: "faces" } } } }),
     origin({ spec: { source: { s3: { bucket: "photos" } } } }),
   ]).toEqual(["", "fit", "pool/faces", "s3://photos/faces", "s3://photos"]);
+});
+
+test("who looks at a file of a bucket gets the account, and nothing is mounted for it", () => {
+  const bucket = lookTask(
+    "faces",
+    { metadata: { project: "lab" }, spec: { number: 2, source: { s3: { secret: "store" } } } },
+    "a/b",
+  );
+  expect(bucket.spec).toMatchObject({ credentials: [{ secret: "store" }] });
+  expect(bucket.spec).not.toHaveProperty("datasets");
+  expect(bucket.metadata.project).toBe("lab");
+  const folder = lookTask("pool", { metadata: {}, spec: { number: 1, source: {} } }, "a b.csv");
+  expect(folder.spec).toMatchObject({ datasets: [{ name: "pool", version: "1", path: "/data/pool" }] });
+  expect(folder.spec.roles[0]?.command).toEqual(["fermi", "data", "look", "pool@1", "a b.csv"]);
 });
 
 test("an entry of the catalogue is found by its category and by all words", () => {

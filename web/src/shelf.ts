@@ -23,6 +23,34 @@ export function origin(v: { spec: { source?: Place; origin?: { task?: string; im
   return at?.folder ?? v.spec.origin?.task ?? "";
 }
 
+interface Elsewhere {
+  metadata: { project?: string };
+  spec: { number: number; source?: { s3?: { secret: string } } };
+}
+
+/** What a task that looks at a file where it lies leaves. */
+export const lookLeaves = "preview.json";
+
+/** A task that looks at a file of a version by reference: in the bucket, or in the folder that is mounted for it. */
+export function lookTask(name: string, v: Elsewhere, path: string) {
+  const version = String(v.spec.number);
+  const s3 = v.spec.source?.s3;
+  return {
+    metadata: { displayName: `look at ${name}`, ...(v.metadata.project && { project: v.metadata.project }) },
+    spec: {
+      ...(s3 ? { credentials: [{ secret: s3.secret }] } : { datasets: [{ name, version, path: `/data/${name}` }] }),
+      roles: [
+        {
+          name: "worker",
+          replicas: 1,
+          command: ["fermi", "data", "look", `${name}@${version}`, path],
+          resources: { cpu: "500m", memory: "256Mi" },
+        },
+      ],
+    },
+  };
+}
+
 interface Entry {
   metadata: { name?: string; displayName?: string };
   spec: {

@@ -245,6 +245,9 @@ func (e *DevEnvironment) Workload() api.Workload {
 	}
 	if e.Saves() { // it does that, and nothing else
 		w.Roles, w.Program, w.Host.Lends = []api.Role{Snapshots{e}.role()}, api.Program{}, false
+		if (Moves{e}).TakesLayer() {
+			w.Program.Credentials = e.Spec.Credentials
+		}
 		w.Stop = e.Meta.DeletedAt != nil || e.Spec.Snapshots < e.Status.Snapshot.Count
 	}
 	var allow []string

@@ -34,6 +34,12 @@ const (
 	HomeFormat = "1"
 )
 
+// What tells who keeps a home of what was written over its image: the file that has it, and the image's digest.
+const (
+	LayerFile  = "FERMI_LAYER"
+	LayerImage = "FERMI_LAYER_IMAGE"
+)
+
 // Snapshots are what people and the controller do about those of an environment's home.
 type Snapshots struct{ Of *DevEnvironment }
 

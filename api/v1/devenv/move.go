@@ -19,17 +19,20 @@ type HomeTo struct {
 type HomeMove struct {
 	Count int `json:"count" doc:"Numbers the moves that were asked for."`
 	HomeTo
+	WithoutLayer bool `json:"withoutLayer,omitempty" doc:"What was installed over its image stays behind, and is lost."`
 }
 
 // HomeMoved is how far the newest move came.
 type HomeMoved struct {
-	Count   int            `json:"count" doc:"That of the wish by which it was begun."`
-	Running bool           `json:"running,omitempty" doc:"The new home is being filled; the old one is still there, and counts if this fails."`
-	From    HomePlace      `json:"from,omitzero" doc:"Where the home was."`
-	Begins  mount.AssetRef `json:"begins,omitzero" doc:"The snapshot that the new home is filled with."`
-	Left    *HomePlace     `json:"left,omitempty" doc:"A home that nobody needs any more and that is about to be deleted."`
-	At      *time.Time     `json:"at,omitempty" doc:"When it was moved, or why not was known."`
-	Message fault.Text     `json:"message,omitzero" doc:"What came of it."`
+	Count   int       `json:"count" doc:"That of the wish by which it was begun."`
+	Running bool      `json:"running,omitempty" doc:"The new home is being filled; the old one is still there, and counts if this fails."`
+	From    HomePlace `json:"from,omitzero" doc:"Where the home was."`
+	// WithoutLayer is that of the wish.
+	WithoutLayer bool           `json:"withoutLayer,omitempty" doc:"What was installed over its image stays behind."`
+	Begins       mount.AssetRef `json:"begins,omitzero" doc:"The snapshot that the new home is filled with."`
+	Left         *HomePlace     `json:"left,omitempty" doc:"A home that nobody needs any more and that is about to be deleted."`
+	At           *time.Time     `json:"at,omitempty" doc:"When it was moved, or why not was known."`
+	Message      fault.Text     `json:"message,omitzero" doc:"What came of it."`
 }
 
 // HomePlace is where a home is.
@@ -128,8 +131,18 @@ func (e *DevEnvironment) Begins() *mount.AssetRef {
 	return nil
 }
 
-// May refuses what can't be moved there. force: what was written over its image may be lost.
-func (x Moves) May(to HomeTo, force bool) error {
+// TakesLayer says that what was written over its image is to be saved with its home.
+func (x Moves) TakesLayer() bool {
+	return x.Asked() && x.Of.Spec.Image != "" && !x.Of.Spec.Move.WithoutLayer
+}
+
+// BringsLayer says that what was written over its image is on its way to where its home is now.
+func (x Moves) BringsLayer() bool {
+	return x.Filling() && x.Of.Spec.Image != "" && !x.Of.Status.Moved.WithoutLayer
+}
+
+// May refuses what can't be moved there.
+func (x Moves) May(to HomeTo) error {
 	e := x.Of
 	here := x.here()
 	switch {
@@ -145,16 +158,12 @@ func (x Moves) May(to HomeTo, force bool) error {
 			WithHint(fault.T("Stop that task first, or wait until it ends.", "请先停止该任务，或等待其结束。"))
 	case to.Node != "" && to.Node == here.Node, to.Node == "" && to.Zone == here.Zone && here.Node == "":
 		return fault.New(fault.Conflict, "AlreadyThere", fault.T("The home of %s is there already.", "%s 的主目录已在该处。", e.Meta.Name))
-	case e.Spec.Image != "" && !force:
-		return fault.New(fault.Conflict, "LayerStays", fault.T("What was installed over the image of %s does not move with its home, and is lost.", "在 %s 的镜像之上安装的内容不会随主目录迁移，将会丢失。", e.Meta.Name)).
-			WithHint(fault.T("Keep it as an image first: fermi env stop %[1]s, then fermi env save %[1]s. Or move without it: fermi env move %[1]s --without-layer.",
-				"可先保存为镜像：fermi env stop %[1]s，再执行 fermi env save %[1]s；或不保留：fermi env move %[1]s --without-layer。", e.Meta.Name))
 	}
 	return nil
 }
 
 // Ask asks for one that may be. Its home has to hold still first, so one that runs is stopped.
-func (x Moves) Ask(to HomeTo) {
+func (x Moves) Ask(to HomeTo, withoutLayer bool) {
 	e := x.Of
 	count := e.Status.HomeCount
 	if m := e.Status.Moved; m != nil {
@@ -163,7 +172,7 @@ func (x Moves) Ask(to HomeTo) {
 	if w := e.Spec.Move; w != nil {
 		count = max(count, w.Count)
 	}
-	e.Spec.Move, e.Spec.Stop = &HomeMove{Count: count + 1, HomeTo: to}, true
+	e.Spec.Move, e.Spec.Stop = &HomeMove{Count: count + 1, HomeTo: to, WithoutLayer: withoutLayer}, true
 	Snapshots{e}.Ask()
 }
 
@@ -192,7 +201,7 @@ func (x Moves) Due() bool {
 // Begin changes spec and status so that it starts where it shall be, with what the snapshot holds. status is that of a fresh start.
 func (x Moves) Begin(next *DevEnvironment, begins mount.AssetRef) {
 	w := *x.Of.Spec.Move
-	next.Status.Moved = &HomeMoved{Count: w.Count, Running: true, From: x.here(), Begins: begins}
+	next.Status.Moved = &HomeMoved{Count: w.Count, Running: true, From: x.here(), Begins: begins, WithoutLayer: w.WithoutLayer}
 	next.Status.HomeCount, next.Status.Home, next.Status.Zones = w.Count, w.Node, []string{w.Zone}
 	if next.Spec.Zone != "" {
 		next.Spec.Zone = w.Zone

@@ -146,8 +146,11 @@ func (s *InferenceService) Validate() []fault.Field {
 	t := p.Template.asTask(s.Meta.Name, max(p.Replicas, 1))
 	t.Spec.Description, t.Spec.Queue, t.Spec.Priority = p.Description, p.Queue, p.Priority
 	t.Default()
+	known := slices.Contains(Engines, p.Template.Engine)
 	for _, field := range t.Validate() {
-		f = append(f, moved(field, p.Template.Roles != nil))
+		if field = moved(field, p.Template.Roles != nil); known || !strings.HasSuffix(field.Path, ".command") { // it is the engine that has none
+			f = append(f, field)
+		}
 	}
 	return f
 }

@@ -45,6 +45,11 @@ func TestRules(t *testing.T) {
 	if got := strings.Join(sample.Workload().Roles[0].Command, " "); got != "fermi sample serve --model model.json" {
 		t.Errorf("sample runs %q", got)
 	}
+	magic := service(func(p *ServiceSpec) { p.Template = ServiceTemplate{Engine: "magic"} })
+	magic.Default()
+	if list := magic.Validate(); len(list) != 1 || list[0].Path != "spec.template.engine" {
+		t.Errorf("an engine that is not there: %v", list)
+	}
 	for path, change := range map[string]func(*ServiceSpec){
 		"spec.replicas": func(p *ServiceSpec) { p.Replicas = 1001 },
 		"spec.protocol": func(p *ServiceSpec) { p.Protocol = "ftp" },

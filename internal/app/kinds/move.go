@@ -20,18 +20,18 @@ var moveEnvironment = server.WorkVerb{
 	Asks: []rest.Param{
 		{Name: "node", Doc: "The node where its home shall be; its zone follows."},
 		{Name: "zone", Doc: "The zone where its home shall be, on whichever node has room."},
-		{Name: "withoutLayer", Form: rest.FormBool, Doc: "What was installed over its image may be lost; refused otherwise, where it has an image."},
+		{Name: "withoutLayer", Form: rest.FormBool, Doc: "What was installed over its image stays behind, and is lost."},
 	},
 	Wish: func(ctx context.Context, find *truth.Truth, c *rest.Call, o api.Work) (said fault.Text, changed bool, err error) {
 		to, err := whereTo(ctx, find, c.Query.Text("node"), c.Query.Text("zone"))
 		m := devenv.Moves{Of: o.(*devenv.DevEnvironment)}
 		if err == nil {
-			err = m.May(to, c.Query.Yes("withoutLayer"))
+			err = m.May(to)
 		}
 		if err != nil {
 			return said, false, err
 		}
-		m.Ask(to)
+		m.Ask(to, c.Query.Yes("withoutLayer"))
 		return fault.T("The environment is being moved; its old home stays until the new one is whole", "环境正在迁移，新主目录完整之前保留原主目录"), true, nil
 	},
 }

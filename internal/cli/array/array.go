@@ -56,7 +56,7 @@ func list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if w.JSON() {
+			if w.Structured() {
 				return w.Answer(map[string]any{"items": all})
 			}
 			heads := []fault.Text{fault.T("NAME", "名称"), fault.T("INDEXES", "序号"), fault.T("AT ONCE", "并发上限"), fault.T("STATE", "状态"), fault.T("HELD", "未开始"), fault.T("PENDING", "排队"), fault.T("RUNNING", "运行"), fault.T("COMPLETED", "完成"), fault.T("FAILED", "失败"), fault.T("STOPPED", "停止")}
@@ -95,7 +95,7 @@ func show() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if w.JSON() {
+			if w.Structured() {
 				return w.Answer(a)
 			}
 			tell(w, a)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -26,6 +28,7 @@ func Add(root *cobra.Command) {
 	data := verbs{asset.DatasetKind, "data"}.command([]string{"dataset", "datasets"}, "Datasets: versions of data that tasks read", "数据集：任务读取的数据版本")
 	model := verbs{asset.ModelKind, "model"}.command([]string{"models"}, "Models: versions that tasks make and services load", "模型：任务产出、服务加载的版本")
 	model.AddCommand(alias(), stage(), optimize())
+	data.AddCommand(look())
 	root.AddCommand(data, model, saveHome())
 }
 
@@ -40,7 +43,7 @@ func (v verbs) command(aliases []string, en, zh string) *cobra.Command {
 		Use: v.word, Aliases: aliases, Short: cli.Both(en, zh), GroupID: cli.GroupWork,
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(v.create(), v.upload(), v.bring(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.download(), v.remove())
+	c.AddCommand(v.create(), v.upload(), v.bring(), v.list(), v.versions(), v.show(), v.ls(), v.cat(), v.preview(), v.download(), v.remove())
 	return c
 }
 
@@ -250,6 +253,9 @@ func (v verbs) list() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls-all"}, Short: cli.Both("List them", "列出"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !online.IsTable(cmd) {
+				return online.Plainly(cmd, v.word)
+			}
 			w, err := v.dial(cmd)
 			if err != nil {
 				return err
@@ -293,9 +299,22 @@ func (v verbs) versions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := w.table("VERSION\tFILES\tSIZE\tNEW\tMADE\tFROM\tMESSAGE", "版本\t文件\t大小\t新增\t创建时间\t来源\t说明")
+			switch {
+			case w.Structured():
+				return w.Answer(map[string]any{"items": all})
+			case !online.IsTable(cmd):
+				for _, x := range all {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s@%d\n", x.Spec.Asset, x.Spec.Number)
+				}
+				return nil
+			}
+			known, err := w.marks(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			t := w.table("VERSION\tFILES\tSIZE\tNEW\tMADE\tFROM"+known.head.EN+"\tMESSAGE", "版本\t文件\t大小\t新增\t创建时间\t来源"+known.head.ZH+"\t说明")
 			for _, x := range all {
-				fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", x.Spec.Number, x.Spec.Files, x.Spec.Size, x.Spec.New, x.Meta.CreatedAt.Local().Format("2006-01-02 15:04"), from(x), oneLine(x.Spec.Message))
+				fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s%s\t%s\n", x.Spec.Number, x.Spec.Files, x.Spec.Size, x.Spec.New, x.Meta.CreatedAt.Local().Format("2006-01-02 15:04"), from(x), known.cells(x.Spec.Number), oneLine(x.Spec.Message))
 			}
 			return t.Flush()
 		},
@@ -341,12 +360,29 @@ func (v verbs) show() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			switch {
+			case w.Structured():
+				return w.Answer(x)
+			case !online.IsTable(cmd):
+				fmt.Fprintf(cmd.OutOrStdout(), "%s@%d\n", x.Spec.Asset, x.Spec.Number)
+				return nil
+			}
+			known, err := w.marks(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
 			line := func(en, zh string, value any) {
 				fmt.Fprintf(t, "%s\t%v\n", fault.Text{EN: en, ZH: zh}.In(w.Lang), value)
 			}
 			line("Name", "名称", x.Spec.Asset)
 			line("Version", "版本", x.Spec.Number)
+			if names := known.aliases(x.Spec.Number); names != "" {
+				line("Aliases", "别名", names)
+			}
+			if stage := known.stage(x.Spec.Number); stage != "" {
+				line("Stage", "阶段", stage)
+			}
 			line("Files", "文件", x.Spec.Files)
 			line("Size", "大小", x.Spec.Size)
 			line("New", "新增", x.Spec.New)
@@ -370,8 +406,8 @@ func (v verbs) show() *cobra.Command {
 			if err := w.lines(cmd.Context(), x, line); err != nil {
 				return err
 			}
-			for k, text := range x.Spec.Metadata {
-				line(k, k, text)
+			for _, k := range slices.Sorted(maps.Keys(x.Spec.Metadata)) {
+				line(k, k, x.Spec.Metadata[k])
 			}
 			return t.Flush()
 		},

@@ -38,6 +38,11 @@ func saveHome() *cobra.Command {
 				return fault.From(err)
 			}
 			defer c.Close()
+			if file := os.Getenv(devenv.LayerFile); file != "" {
+				if err := c.With(homecopy.Layer{Image: os.Getenv(devenv.LayerImage), Archive: file}); err != nil {
+					return fault.From(err)
+				}
+			}
 			found := carry.Elsewhere(c.Files, c.Skipped, func(f asset.File) (io.ReadCloser, error) { return c.Open(f) })
 			wish := client.VersionWish{Message: os.Getenv("FERMI_TASK"), Metadata: map[string]string{devenv.HomeMark: devenv.HomeFormat}}
 			return patiently(cmd.Context(), homePatience, func() error {

@@ -1,8 +1,12 @@
 package asset
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +36,43 @@ func change(cmd *cobra.Command, name string, how func(*asset.ModelSpec, func(ver
 			return err
 		}
 	}
+}
+
+// marks are what a model says of its versions; a dataset says nothing.
+type marks struct {
+	spec asset.ModelSpec
+	head fault.Text // of their columns
+}
+
+func (w *where) marks(ctx context.Context, name string) (marks, error) {
+	if w.kind != asset.ModelKind {
+		return marks{}, nil
+	}
+	m, err := client.Get[*asset.Model](ctx, w.Client, w.Project, name)
+	if err != nil {
+		return marks{}, err
+	}
+	return marks{m.Spec, fault.T("\tALIASES\tSTAGE", "\t别名\t阶段")}, nil
+}
+
+func (m *marks) aliases(version int) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(m.spec.Aliases)) {
+		if m.spec.Aliases[name] == version {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (m *marks) stage(version int) string { return string(m.spec.Stages[strconv.Itoa(version)]) }
+
+// cells are a version's in the columns of head.
+func (m *marks) cells(version int) string {
+	if m.head.EN == "" {
+		return ""
+	}
+	return "\t" + cmp.Or(m.aliases(version), "-") + "\t" + cmp.Or(m.stage(version), "-")
 }
 
 func (w *where) number(ctx context.Context, name, version string) (int, error) {

@@ -32,6 +32,11 @@ func (w *where) there(ctx context.Context, name, version string, script ...strin
 	t.Spec.Roles = []api.Role{{
 		Name: "worker", Replicas: 1, Command: append([]string{"/bin/sh", "-c"}, script...), Resources: api.Resources{CPU: 1000, Memory: 256 << 20},
 	}}
+	return w.task(ctx, t)
+}
+
+// task has a task do it, and shows its log. open reads one of the files that it left.
+func (w *where) task(ctx context.Context, t *api.TrainingTask) (open func(to io.Writer, file string) error, err error) {
 	made, err := client.Create(ctx, w.Client, t)
 	if err != nil {
 		return nil, err

@@ -141,7 +141,7 @@ func submit(ctx context.Context, w *online.Where, b *booking.Booking) error {
 	if made, err = client.Get[*booking.Booking](ctx, w.Client, "", made.Meta.Name); err != nil { // with its nodes
 		return err
 	}
-	if w.JSON() {
+	if w.Structured() {
 		return w.Answer(made)
 	}
 	fmt.Fprintln(w.Cmd.OutOrStdout(), made.Meta.Name)
@@ -230,7 +230,7 @@ func list() *cobra.Command {
 				return err
 			}
 			slices.SortStableFunc(all, func(a, b *booking.Booking) int { return a.Spec.From.Compare(b.Spec.From) })
-			if w.JSON() {
+			if w.Structured() {
 				return w.Answer(map[string]any{"items": all})
 			}
 			heads := []fault.Text{fault.T("NAME", "名称"), fault.T("STATE", "状态"), fault.T("FROM", "开始"), fault.T("TO", "结束"), fault.T("NODES", "节点"), fault.T("FOR", "用于"), fault.T("REASON", "原因")}

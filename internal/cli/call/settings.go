@@ -50,7 +50,8 @@ func Outside(cmd *cobra.Command) *Session {
 		return ""
 	}
 	return &Session{
-		Flags: &Flags{Server: flag("server"), TokenFile: flag("token-file"), Fingerprint: flag("tls-fingerprint"), Project: flag("project")}, Cmd: cmd, Lang: speech.Language(cmd),
+		Flags: &Flags{Server: flag("server"), TokenFile: flag("token-file"), Fingerprint: flag("tls-fingerprint"), Project: flag("project"), Output: flag("output")}, Cmd: cmd, Lang: speech.Language(cmd),
+		Out: cmd.OutOrStdout(),
 	}
 }
 

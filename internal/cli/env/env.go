@@ -46,7 +46,8 @@ func command() *cobra.Command {
 		Use: "env", Aliases: []string{"environment", "environments"}, Short: cli.Both("Development environments: machines of your own, with a home that stays", "开发环境：保留主目录的个人机器"),
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(create(), verb("start", "Start an environment that was stopped; its home is as it was", "启动已停止的环境，主目录保持原样"),
+	change, _ := set()
+	c.AddCommand(create(), change, verb("start", "Start an environment that was stopped; its home is as it was", "启动已停止的环境，主目录保持原样"),
 		verb("stop", "Stop an environment; its home is kept", "停止环境，保留主目录"), reset(), keep(), snapshot(), snapshots(), move(), templates(), remove(), list(), get(), show(), shell(),
 		cli.Logs(devenv.Kind, cli.Both("What its start command prints", "查看启动命令的输出"), "  fermi env logs lab --tail 20"), ssh(), sshConfig(), port(), openPort(), share(), unshare())
 	return c

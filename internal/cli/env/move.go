@@ -47,7 +47,7 @@ func move() *cobra.Command {
 	}
 	c.Flags().StringVar(&node, "node", "", cli.Both("node where its home shall be", "目标节点"))
 	c.Flags().StringVar(&zone, "zone", "", cli.Both("zone where its home shall be", "目标可用区"))
-	c.Flags().BoolVar(&withoutLayer, "without-layer", false, cli.Both("what was installed over its image may be lost; fermi env save keeps it", "不保留在镜像之上安装的内容（可用 fermi env save 保存）"))
+	c.Flags().BoolVar(&withoutLayer, "without-layer", false, cli.Both("leave behind what was installed over its image", "不迁移在镜像之上安装的内容"))
 	c.Flags().BoolVar(&noWait, "no-wait", false, cli.Both("don't wait until it is there", "不等待其完成"))
 	return c
 }

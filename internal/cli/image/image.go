@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/image"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/online"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -87,11 +88,13 @@ func list() *cobra.Command {
 				return err
 			}
 			var rows [][]string
+			found := []*image.Image{}
 			err = w.Walk(cmd.Context(), image.Kind, client.ListOptions{Limit: 500, Sort: "name"}, func(o api.Object) bool {
 				i := o.(*image.Image)
 				if !i.Matches(image.Category(category), framework, image.Use(use), search) {
 					return true
 				}
+				found = append(found, i)
 				size := i.Spec.Size
 				checked := "-"
 				if v := i.Status.Verified; v != nil {
@@ -105,6 +108,15 @@ func list() *cobra.Command {
 			})
 			if err != nil {
 				return err
+			}
+			switch {
+			case w.Structured():
+				return w.Answer(map[string]any{"items": found})
+			case !online.IsTable(cmd):
+				for _, i := range found {
+					fmt.Fprintf(cmd.OutOrStdout(), "image/%s\n", i.Meta.Name)
+				}
+				return nil
 			}
 			return w.table(rows, fault.T("NAME", "名称"), fault.T("CATEGORY", "分类"), fault.T("FRAMEWORK", "框架"), fault.T("CUDA", "CUDA"), fault.T("PYTHON", "Python"), fault.T("SIZE", "大小"), fault.T("CHECKED", "已检查"), fault.T("REFERENCE", "镜像"))
 		},

@@ -37,16 +37,31 @@ func (w *Where) Say(en, zh string, args ...any) {
 	fmt.Fprintln(w.Cmd.ErrOrStderr(), fault.T(en, zh, args...).In(w.Lang))
 }
 
-// JSON says that a program reads the answer.
-func (w *Where) JSON() bool {
-	return w.Cmd.Root().PersistentFlags().Lookup("output").Value.String() == "json"
-}
+// Structured says that a program reads the answer, as JSON or YAML.
+func (w *Where) Structured() bool { o := Output(w.Cmd); return o == "json" || o == "yaml" }
 
 // Answer writes data for a program.
-func (w *Where) Answer(v any) error {
-	e := json.NewEncoder(w.Cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+func (w *Where) Answer(v any) error { return cli.Data(w.Cmd, v) }
+
+// Output is the format that a command was asked for: table, wide, json, yaml or name.
+func Output(cmd *cobra.Command) string {
+	return cmd.Root().PersistentFlags().Lookup("output").Value.String()
+}
+
+// IsTable says that people read the answer.
+func IsTable(cmd *cobra.Command) bool {
+	o := Output(cmd)
+	return o == "" || o == "table" || o == "wide"
+}
+
+// Plainly is `fermi get` with a kind and names: for -o json, yaml and name.
+func Plainly(cmd *cobra.Command, args ...string) error {
+	get, _, err := cmd.Root().Find([]string{"get"})
+	if err != nil {
+		return err
+	}
+	get.SetContext(cmd.Context())
+	return get.RunE(get, args)
 }
 
 // Amount reads a quantity as a manifest has it, from a flag; "" is none.

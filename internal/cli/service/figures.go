@@ -12,6 +12,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/online"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -49,14 +50,12 @@ func figures() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !isTable(cmd) {
+			if !online.IsTable(cmd) {
 				var pretty any
 				if err := json.Unmarshal(raw, &pretty); err != nil {
 					return err
 				}
-				out := json.NewEncoder(cmd.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(pretty)
+				return w.Answer(pretty)
 			}
 			var got struct {
 				Total     figure

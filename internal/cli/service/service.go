@@ -227,7 +227,7 @@ var fieldFlags = strings.NewReplacer(
 	"metadata.name", "NAME", "spec.template.engine", "--engine", "spec.template.image", "--image", "spec.template.resources.accelerators.count", "--accelerators",
 	"spec.template.resources.accelerators.type", "--accelerator", "spec.template.resources.cpu", "--cpu", "spec.template.resources.memory", "--memory", "spec.template.env", "--env",
 	"spec.template.options.batchSize", "--batch-size", "spec.template.options.maxLength", "--max-length", "spec.template.options.precision", "--precision",
-	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.spot", "--spot", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.file", "--model-file",
+	"spec.template.options.tensorParallel", "--tensor-parallel", "spec.template.options.pipelineParallel", "--pipeline-parallel", "spec.template.port", "--port", "spec.template.spot", "--spot", "spec.template.health.path", "--health", "spec.template.model.task", "--model-task", "spec.template.model.name", "--model", "spec.traffic.canary.steps", "--steps", "spec.traffic.canary.check", "--check", "spec.autoscale.minReplicas", "--min", "spec.autoscale.maxReplicas", "--max", "spec.autoscale.metrics", "--metric", "spec.template.model.file", "--model-file",
 	"spec.template.command", "COMMAND", "spec.template.code.folder", "--folder", "spec.replicas", "--replicas", "spec.protocol", "--protocol", "spec.path", "--path", "spec.format", "--format", "spec.schema", "--schema", "spec.timeout", "--timeout", "spec.maxConcurrency", "--max-concurrency", "spec.maxQueue", "--max-queue",
 )
 
@@ -421,27 +421,12 @@ func remove() *cobra.Command {
 	return c
 }
 
-// plainly runs `fermi get`, for the forms that programs read.
-func plainly(cmd *cobra.Command, args ...string) error {
-	get, _, err := cmd.Root().Find([]string{"get"})
-	if err != nil {
-		return err
-	}
-	get.SetContext(cmd.Context())
-	return get.RunE(get, append([]string{"service"}, args...))
-}
-
-func isTable(cmd *cobra.Command) bool {
-	o := cmd.Root().PersistentFlags().Lookup("output").Value.String()
-	return o == "" || o == "table" || o == "wide"
-}
-
 func list() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: cli.Both("List services", "列出服务"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !isTable(cmd) {
-				return plainly(cmd)
+			if !online.IsTable(cmd) {
+				return online.Plainly(cmd, "service")
 			}
 			w, err := dial(cmd)
 			if err != nil {
@@ -460,8 +445,8 @@ func get() *cobra.Command {
 	return &cobra.Command{
 		Use: "get NAME", Short: cli.Both("Show a service and its replicas", "查看服务及其副本"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !isTable(cmd) {
-				return plainly(cmd, args...)
+			if !online.IsTable(cmd) {
+				return online.Plainly(cmd, "service", args[0])
 			}
 			w, err := dial(cmd)
 			if err != nil {

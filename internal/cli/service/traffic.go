@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/online"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -101,6 +103,9 @@ func traffic() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !online.IsTable(cmd) {
+				return online.Plainly(cmd, "service", args[0])
+			}
 			return w.shares(s)
 		}),
 	}
@@ -181,31 +186,23 @@ func rollback() *cobra.Command {
 
 func autoscale() *cobra.Command {
 	var off bool
-	var low, high int
+	var said serving.ServiceAutoscale
 	var metrics []string
-	var window, up, down time.Duration
 	c := &cobra.Command{
 		Use: "autoscale NAME", Short: cli.Both("Have as many replicas as are needed, and show why there are so many", "设置自动伸缩，并查看每次伸缩的原因"), Args: cobra.ExactArgs(1),
 		Example: "  fermi service autoscale spirals --min 0 --max 8 --metric concurrency=8\n  fermi service autoscale spirals",
 		RunE: with(func(cmd *cobra.Command, w *where, args []string) error {
-			if off || high > 0 {
+			f := cmd.Flags()
+			if off || slices.ContainsFunc([]string{"min", "max", "metric", "window", "up", "down"}, f.Changed) {
 				if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error {
-					if s.Autoscale = nil; off {
+					if off {
+						s.Autoscale = nil
 						for i := range s.Zones { // bounds of what does not scale any more
 							s.Zones[i].MinReplicas, s.Zones[i].MaxReplicas = 0, 0
 						}
 						return nil
 					}
-					s.Autoscale = &serving.ServiceAutoscale{MinReplicas: low, MaxReplicas: high, Policy: serving.ScalePolicy{Window: api.Duration(window), Up: api.Duration(up), Down: api.Duration(down)}}
-					for _, text := range metrics {
-						name, value, _ := strings.Cut(text, "=")
-						target, err := strconv.ParseFloat(value, 64)
-						if err != nil {
-							return fault.New(fault.Invalid, "BadMetric", fault.T("%q is no metric with its target, such as concurrency=8.", "%q 不是合法的指标与目标，例如 concurrency=8。", text))
-						}
-						s.Autoscale.Metrics = append(s.Autoscale.Metrics, serving.ScaleMetric{Type: serving.MetricType(name), Target: target})
-					}
-					return nil
+					return scales(s, f.Changed, said, metrics)
 				}); err != nil {
 					return err
 				}
@@ -214,18 +211,46 @@ func autoscale() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !online.IsTable(cmd) {
+				return online.Plainly(cmd, "service", args[0])
+			}
 			return w.scaleLog(s)
 		}),
 	}
 	f := c.Flags()
 	f.BoolVar(&off, "off", false, cli.Both("as many as spec.replicas says", "取消自动伸缩"))
-	f.IntVar(&low, "min", 0, cli.Both("fewest replicas; 0: none while nobody asks", "最少副本数；0 表示空闲时缩容到零"))
-	f.IntVar(&high, "max", 0, cli.Both("most replicas", "最多副本数"))
+	f.IntVar(&said.MinReplicas, "min", 0, cli.Both("fewest replicas; 0: none while nobody asks", "最少副本数；0 表示空闲时缩容到零"))
+	f.IntVar(&said.MaxReplicas, "max", 0, cli.Both("most replicas", "最多副本数"))
 	f.StringArrayVar(&metrics, "metric", nil, cli.Both("TYPE=TARGET of a replica, may be repeated: concurrency, qps, queue, tokens, latency (seconds), cpu, device (percent)", "指标 TYPE=TARGET（每副本），可重复：concurrency、qps、queue、tokens、latency（秒）、cpu、device（百分比）"))
-	f.DurationVar(&window, "window", 0, cli.Both("over which is measured (1m)", "统计窗口（默认 1m）"))
-	f.DurationVar(&up, "up", 0, cli.Both("time between two steps up (none)", "两次扩容的间隔（默认无）"))
-	f.DurationVar(&down, "down", 0, cli.Both("time without a change before a step down (1m)", "缩容前的稳定时间（默认 1m）"))
+	f.DurationVar((*time.Duration)(&said.Policy.Window), "window", 0, cli.Both("over which is measured (1m)", "统计窗口（默认 1m）"))
+	f.DurationVar((*time.Duration)(&said.Policy.Up), "up", 0, cli.Both("time between two steps up (none)", "两次扩容的间隔（默认无）"))
+	f.DurationVar((*time.Duration)(&said.Policy.Down), "down", 0, cli.Both("time without a change before a step down (1m)", "缩容前的稳定时间（默认 1m）"))
 	return c
+}
+
+// scales changes how it scales; what was not said stays as it is.
+func scales(s *serving.ServiceSpec, isSaid func(flag string) bool, said serving.ServiceAutoscale, metrics []string) error {
+	if s.Autoscale == nil {
+		s.Autoscale = &serving.ServiceAutoscale{}
+	}
+	a := s.Autoscale
+	for flag, take := range map[string]func(){
+		"min": func() { a.MinReplicas = said.MinReplicas }, "max": func() { a.MaxReplicas = said.MaxReplicas }, "metric": func() { a.Metrics = nil },
+		"window": func() { a.Policy.Window = said.Policy.Window }, "up": func() { a.Policy.Up = said.Policy.Up }, "down": func() { a.Policy.Down = said.Policy.Down },
+	} {
+		if isSaid(flag) {
+			take()
+		}
+	}
+	for _, text := range metrics {
+		name, value, _ := strings.Cut(text, "=")
+		target, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return fault.New(fault.Invalid, "BadMetric", fault.T("%q is no metric with its target, such as concurrency=8.", "%q 不是合法的指标与目标，例如 concurrency=8。", text))
+		}
+		a.Metrics = append(a.Metrics, serving.ScaleMetric{Type: serving.MetricType(name), Target: target})
+	}
+	return nil
 }
 
 // scaleLog shows each change of the number of replicas, and why.

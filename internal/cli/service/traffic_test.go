@@ -3,6 +3,8 @@ package service
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -49,5 +51,31 @@ func TestShareKeepsWhatIsNotSaid(t *testing.T) {
 	}
 	if err := share(&s, []string{"moon:full:canary"}, nil, false); err == nil {
 		t.Error("a rule that is none is taken")
+	}
+}
+
+// TestScalesKeepsWhatIsNotSaid: one flag changes one thing, and a metric alone is no question.
+func TestScalesKeepsWhatIsNotSaid(t *testing.T) {
+	var s serving.ServiceSpec
+	for _, step := range []struct {
+		flag    string
+		said    serving.ServiceAutoscale
+		metrics []string
+		want    serving.ServiceAutoscale
+	}{
+		{flag: "max", said: serving.ServiceAutoscale{MaxReplicas: 8}, want: serving.ServiceAutoscale{MaxReplicas: 8}},
+		{flag: "metric", metrics: []string{"qps=5"}, want: serving.ServiceAutoscale{MaxReplicas: 8, Metrics: []serving.ScaleMetric{{Type: "qps", Target: 5}}}},
+		{flag: "min", said: serving.ServiceAutoscale{MinReplicas: 2}, want: serving.ServiceAutoscale{MinReplicas: 2, MaxReplicas: 8, Metrics: []serving.ScaleMetric{{Type: "qps", Target: 5}}}},
+		{flag: "metric", metrics: []string{"cpu=70"}, want: serving.ServiceAutoscale{MinReplicas: 2, MaxReplicas: 8, Metrics: []serving.ScaleMetric{{Type: "cpu", Target: 70}}}},
+	} {
+		if err := scales(&s, func(flag string) bool { return flag == step.flag }, step.said, step.metrics); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, *s.Autoscale); diff != "" {
+			t.Errorf("--%s: %s", step.flag, diff)
+		}
+	}
+	if err := scales(&s, func(string) bool { return true }, serving.ServiceAutoscale{}, []string{"cpu"}); fault.ReasonOf(err) != "BadMetric" {
+		t.Errorf("a metric without a target: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/online"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -47,6 +48,9 @@ func zones() *cobra.Command {
 			s, err := w.get(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if !online.IsTable(cmd) {
+				return online.Plainly(cmd, "service", args[0])
 			}
 			return w.stands(s)
 		}),

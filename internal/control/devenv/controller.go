@@ -53,7 +53,10 @@ func (*rules) Kind() api.Kind { return kind.Kind }
 func (*rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
 	e := w.(*kind.DevEnvironment)
 	r.Home, r.HomeLimit, r.Resets = e.HomeName(), kind.Needs(e).Storage, e.Spec.Resets
-	if !e.Saves() {
-		r.HomeFrom = e.Begins()
+	switch m := (kind.Moves{Of: e}); {
+	case !e.Saves():
+		r.HomeFrom, r.Layer = e.Begins(), m.BringsLayer()
+	case m.TakesLayer():
+		r.Images, r.Image = engine.ImageKeep, e.Spec.Image
 	}
 }

@@ -130,8 +130,8 @@ func TestMoves(t *testing.T) {
 			m := kind.Moves{Of: g.e}
 			if step%40 == 0 {
 				to := kind.HomeTo{Node: []string{"n1", "n2", "n3", ""}[rnd.IntN(4)], Zone: "z2"}
-				if m.May(to, false) == nil {
-					m.Ask(to)
+				if m.May(to) == nil {
+					m.Ask(to, false)
 					targets[g.e.Spec.Move.Count] = to.Node
 				}
 			}
@@ -173,25 +173,29 @@ func TestMayMove(t *testing.T) {
 		"AlreadyThere": func(*kind.DevEnvironment) {},
 		"NoHome":       func(e *kind.DevEnvironment) { e.Status.Attempt = 0 },
 		"InUse":        func(e *kind.DevEnvironment) { e.Status.InUseBy = "task" },
-		"Moving":       func(e *kind.DevEnvironment) { kind.Moves{Of: e}.Ask(kind.HomeTo{Node: "n2"}) },
+		"Moving":       func(e *kind.DevEnvironment) { kind.Moves{Of: e}.Ask(kind.HomeTo{Node: "n2"}, false) },
 		"Saving":       func(e *kind.DevEnvironment) { kind.Snapshots{Of: e}.Ask() },
 	} {
 		e := stoppedAt()
 		spoil(e)
-		if err := (kind.Moves{Of: e}).May(kind.HomeTo{Node: "n1", Zone: "z1"}, false); fault.ReasonOf(err) != reason {
+		if err := (kind.Moves{Of: e}).May(kind.HomeTo{Node: "n1", Zone: "z1"}); fault.ReasonOf(err) != reason {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
 	e := stoppedAt()
 	e.Spec.Image = "debian:12"
 	m := kind.Moves{Of: e}
-	if err := m.May(kind.HomeTo{Node: "n2"}, false); fault.ReasonOf(err) != "LayerStays" {
+	if err := m.May(kind.HomeTo{Node: "n2"}); err != nil {
 		t.Errorf("with a layer: %v", err)
 	}
-	if err := m.May(kind.HomeTo{Node: "n2"}, true); err != nil {
-		t.Errorf("without its layer: %v", err)
+	if m.Ask(kind.HomeTo{Node: "n2", Zone: "z"}, true); m.TakesLayer() {
+		t.Error("it takes along what nobody wants")
 	}
-	if m.Ask(kind.HomeTo{Node: "n2", Zone: "z"}); !e.Runs() || kind.StateText(e).EN != "Moving" {
+	m.Leave()
+	if m.Ask(kind.HomeTo{Node: "n2", Zone: "z"}, false); !m.TakesLayer() || m.BringsLayer() {
+		t.Error("its layer stays behind")
+	}
+	if !e.Runs() || kind.StateText(e).EN != "Moving" {
 		t.Error("it counts as nothing while it is moved")
 	}
 	if !m.Leave() || m.Leave() || m.Going() || (kind.Snapshots{Of: e}).Due() {

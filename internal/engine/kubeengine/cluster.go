@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/pull"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -44,6 +45,8 @@ type Cluster struct {
 	Gangs interface {
 		admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error
 	}
+	// Accounts are those at registries that a replica names; nil: its image is pulled with the accounts of pods alone.
+	Accounts func(context.Context, engine.Replica) (pull.Accounts, error)
 	// Wrap changes how requests travel; nil: it does not. For tests.
 	Wrap func(http.RoundTripper) http.RoundTripper
 
@@ -54,9 +57,11 @@ type Cluster struct {
 	trouble *fault.Error
 }
 
-// client is the two groups of the API that we use.
+// client is the two groups of the API that we use. Each call has a connection of its own: on one connection for all, as HTTP/2 has it, an API server answers
+// half as many creations a second, because everything that it writes there, watches too, passes one after the other. Watches stay on such a one: its pings
+// find out that nobody is there any more.
 type client struct {
-	core, auth *rest.RESTClient
+	core, auth, watches *rest.RESTClient
 }
 
 // words is the part of the API that we speak: little of it, so that the program stays small and starts fast.
@@ -99,8 +104,13 @@ func (c *Cluster) connect() (*client, error) {
 			WithHint(fault.T("Check the file that --cluster names.", "请检查 --cluster 指定的文件。")).Because(err)
 	}
 	made := &client{}
-	if made.core, err = restFor(cfg, corev1.SchemeGroupVersion, "/api"); err == nil {
-		made.auth, err = restFor(cfg, authenticationv1.SchemeGroupVersion, "/apis")
+	calls := rest.CopyConfig(cfg)
+	calls.NextProtos = []string{"http/1.1"}
+	if made.core, err = restFor(calls, corev1.SchemeGroupVersion, "/api"); err == nil {
+		made.auth, err = restFor(calls, authenticationv1.SchemeGroupVersion, "/apis")
+	}
+	if err == nil {
+		made.watches, err = restFor(cfg, corev1.SchemeGroupVersion, "/api")
 	}
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "BadKubeconfig", fault.T(

@@ -1,6 +1,7 @@
 package kubeengine
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/pull"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -129,6 +131,37 @@ type pods struct {
 	version   string
 	resources []Resource
 	rdma      string // the extended resource of the fast network; "": nobody said
+	pulls     *pull.Desk
+}
+
+// registry is the cluster as what lets the kubelet into registries.
+func (p *pods) registry() pull.Cluster {
+	c := p.cluster
+	return pull.Cluster{
+		Create: func(ctx context.Context, s *corev1.Secret) error {
+			return c.create(ctx, "secrets", s, &corev1.Secret{})
+		},
+		Delete: func(ctx context.Context, name string) error {
+			return c.remove(ctx, "secrets", name, &metav1.DeleteOptions{})
+		},
+		Account: func(ctx context.Context) (*corev1.ServiceAccount, error) {
+			a := &corev1.ServiceAccount{}
+			return a, c.get(ctx, "serviceaccounts", p.account, a)
+		},
+		Explain: c.explain,
+	}
+}
+
+// admit lets the kubelet pull the image of a replica that names accounts. The caller calls made when the pod is there, or will not be.
+func (p *pods) admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) (made func(), err error) {
+	if r.Image == "" || len(r.Credentials) == 0 || p.cluster.Accounts == nil {
+		return func() {}, nil
+	}
+	accounts, err := p.cluster.Accounts(ctx, r)
+	if err != nil {
+		return func() {}, err
+	}
+	return p.pulls.Use(ctx, pod, accounts)
 }
 
 // wire gives a pod with devices the fast network of its node, if that has one: the resource, and the right to keep memory where cards write to.
@@ -161,7 +194,7 @@ func (p *pods) make(r engine.Replica, nodeName string) (*corev1.Pod, error) {
 		return nil, err
 	}
 	image := r.Image
-	if image == "" {
+	if image == "" || r.Images == engine.ImageKeep { // what is written over an image is nobody's there
 		image = p.image
 	}
 	grace := int64((r.StopGrace.Std() + graceMore).Seconds())

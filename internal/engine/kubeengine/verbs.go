@@ -39,6 +39,11 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	if err == nil {
 		err = (*homes)(e.cfg.Cluster).ready(ctx, r, node)
 	}
+	if err == nil {
+		var made func()
+		made, err = e.pods.admit(ctx, r, pod)
+		defer made()
+	}
 	var away *elsewhere
 	if errors.As(err, &away) {
 		return e.redirect(r, away)
@@ -216,6 +221,9 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 	}
 	if o, _ := observe(pod, ""); o.State != engine.StateDone {
 		return fault.New(fault.Conflict, "ReplicaNotDone", fault.T("Replica %s has not handed over everything yet.", "副本 %s 尚未完成交接。", name))
+	}
+	if err := e.pods.pulls.Leave(ctx, pod, e.list); err != nil {
+		return err
 	}
 	if err := e.stops.letGo(ctx, pod); err != nil {
 		return err

@@ -86,7 +86,7 @@ func (want wanted) follow(c *Cluster, fret func(error), h cache.ResourceEventHan
 			}
 			o = fill(o)
 			o.Watch = true
-			return made.core.Get().Namespace(want.namespace).Resource(want.resource).VersionedParams(&o, parameters()).Watch(ctx)
+			return made.watches.Get().Namespace(want.namespace).Resource(want.resource).VersionedParams(&o, parameters()).Watch(ctx)
 		},
 	}, want.one, 0, cache.Indexers{})
 	_ = inf.SetTransform(want.slim)
@@ -113,7 +113,7 @@ func slimPod(o any) (any, error) {
 		return o, nil
 	}
 	p.ManagedFields = nil
-	spec := corev1.PodSpec{NodeName: p.Spec.NodeName}
+	spec := corev1.PodSpec{NodeName: p.Spec.NodeName, ImagePullSecrets: p.Spec.ImagePullSecrets}
 	for _, c := range p.Spec.Containers {
 		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, ReadinessProbe: c.ReadinessProbe})
 	}

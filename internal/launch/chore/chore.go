@@ -17,6 +17,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
 	"github.com/fermi-cluster/fermi/internal/launch/depot"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
+	"github.com/fermi-cluster/fermi/internal/launch/layer"
 	"github.com/fermi-cluster/fermi/internal/launch/unpack"
 )
 
@@ -34,6 +35,8 @@ type Order struct {
 	Lay     *Lay
 	Drop    *Drop
 	Compare *Compare
+	Peel    *Peel
+	Cover   *Cover
 }
 
 // Unpack lays out the archive that follows the order in a folder of the tenant's; what lay there goes.
@@ -48,6 +51,29 @@ type Clone struct {
 // Fill fills a home that is empty from the files of a version of a dataset.
 type Fill struct{ From, Home string }
 
+// Peel writes down what was written over the image that is the root here.
+type Peel struct{ To string }
+
+func (p *Peel) write(ctx context.Context) error {
+	f, err := os.OpenFile(p.To, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	_, _, err = layer.Diff(ctx, f)
+	return errors.Join(err, f.Close())
+}
+
+// Cover writes over the bare image that is the root here what a version at From has of a layer.
+type Cover struct{ From string }
+
+func (c *Cover) lay(ctx context.Context) error {
+	f, err := homecopy.OpenLayer(c.From)
+	if err != nil {
+		return err
+	}
+	return errors.Join(layer.Lay(ctx, f), f.Close())
+}
+
 // Result is what came of it.
 type Result struct {
 	Fault  *Fault `json:",omitempty"`
@@ -55,6 +81,7 @@ type Result struct {
 	Disk   bool   `json:",omitempty"` // Error is the disk's, and won't pass
 	Commit string `json:",omitempty"`
 	Filled bool   `json:",omitempty"`
+	Over   string `json:",omitempty"` // the digest of the image over which what it was filled with has a layer
 	Image  *Image `json:",omitempty"`
 	// Done and Total are bytes so far; a result that has them is followed by another.
 	Done, Total int64 `json:",omitempty"`
@@ -129,9 +156,16 @@ func work(ctx context.Context, in io.Reader) Result {
 	}
 	if o.Fill != nil {
 		filled, err := homecopy.Fill(ctx, o.Fill.From, o.Fill.Home)
-		r := failed(err)
-		r.Filled = filled
+		over, err2 := homecopy.ImageOf(o.Fill.From)
+		r := failed(errors.Join(err, err2))
+		r.Filled, r.Over = filled, over
 		return r
+	}
+	if o.Peel != nil {
+		return failed(o.Peel.write(ctx))
+	}
+	if o.Cover != nil {
+		return failed(o.Cover.lay(ctx))
 	}
 	if o.Fetch != nil {
 		return failed(o.Fetch.serve(os.Stderr))
@@ -212,7 +246,7 @@ func Hear(r io.Reader, progress func(done, total int64)) (Result, error) {
 
 // err is what a result comes to, as input like any other.
 func (r *Result) err() error {
-	r.Error, r.Commit = short(r.Error), short(r.Commit)
+	r.Error, r.Commit, r.Over = short(r.Error), short(r.Commit), short(r.Over)
 	switch {
 	case r.Fault != nil:
 		f := r.Fault

@@ -1,18 +1,11 @@
 package imagejob
 
 import (
-	"archive/tar"
-	"bytes"
 	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -72,61 +65,5 @@ func TestWords(t *testing.T) {
 		if got := fault.ReasonOf(pushFault(to, words, errors.New("exit status 1"))); got != want {
 			t.Errorf("%q: %s, not %s", words, got, want)
 		}
-	}
-}
-
-// TestDiffer: what was written, changed and removed is in the layer, and nothing that is mounted.
-func TestDiffer(t *testing.T) {
-	base, now := t.TempDir(), t.TempDir()
-	when := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	write := func(root, name, text string, mode os.FileMode) {
-		t.Helper()
-		at := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), mode), os.Chmod(at, mode), os.Chtimes(at, when, when)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, root := range []string{base, now} {
-		write(root, "etc/same", "x", 0o644)
-		write(root, "etc/hosts", root, 0o644) // mounted
-	}
-	write(base, "etc/removed", "x", 0o644)
-	write(base, "old/a", "x", 0o644)
-	write(base, "was/folder", "x", 0o644)
-	write(base, "etc/mode", "x", 0o644)
-	write(now, "etc/mode", "x", 0o755)
-	write(base, "etc/longer", "x", 0o644)
-	write(now, "etc/longer", "xyz", 0o644)
-	write(now, "was", "a file now", 0o644)
-	write(now, "new/deep/file", "new", 0o600)
-	write(now, "home/lab/replica/file", "mounted", 0o600)
-	if err := errors.Join(os.Symlink("/etc/same", filepath.Join(now, "link")), os.Symlink("a", filepath.Join(base, "moved")), os.Symlink("b", filepath.Join(now, "moved"))); err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	d := &differ{to: tar.NewWriter(&b), base: base, now: now, skip: map[string]bool{"/etc/hosts": true, "/home/lab/replica": true}}
-	if err := errors.Join(d.compare(t.Context(), "."), d.to.Close()); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for r := tar.NewReader(&b); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(r)
-		got[h.Name] = string(text) + h.Linkname
-	}
-	want := map[string]string{
-		".wh.old": "", "etc/.wh.removed": "", "etc/mode": "x", "etc/longer": "xyz", "was": "a file now", "new/": "", "new/deep/": "", "new/deep/file": "new", "link": "/etc/same", "moved": "b",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if d.removed != 2 || !strings.Contains(unescape.Replace(`/a\040b`), "/a b") {
-		t.Error(d.removed)
 	}
 }

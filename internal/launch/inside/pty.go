@@ -58,9 +58,15 @@ func ioctl(fd int, what, arg uintptr) error {
 	return nonzero(e)
 }
 
+// resize takes what is not known, as where a program stands in the place of a person's screen, for the usual: one column would show nothing.
 func resize(fd int, size Size) error {
-	side := func(n int) uint16 { return uint16(min(max(n, 1), maxSide)) }
-	s := [4]uint16{side(size.Rows), side(size.Columns)}
+	side := func(n, usual int) uint16 {
+		if n < 1 {
+			n = usual
+		}
+		return uint16(min(n, maxSide))
+	}
+	s := [4]uint16{side(size.Rows, 24), side(size.Columns, 80)}
 	return ioctl(fd, syscall.TIOCSWINSZ, uintptr(unsafe.Pointer(&s)))
 }
 

@@ -22,6 +22,7 @@ type errand struct {
 	out    *os.File // its result
 	pid    int
 	handle int
+	tree   *inside.Tree // of one that is root of a user namespace
 	// progress hears how far it is; nil: nobody does.
 	progress func(done, total int64)
 }
@@ -74,7 +75,14 @@ func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []
 		third = other.Fd()
 	}
 	e := &errand{in: give, out: hear}
-	if e.pid, e.handle, err = startChore(wall, walled, env, program, read.Fd(), write.Fd(), third); err != nil {
+	if len(wall.IDs) > 0 {
+		if e.tree, e.handle, err = startRooted(wall, env, program, read.Fd(), write.Fd(), third); err == nil {
+			e.pid = e.tree.PID
+		}
+	} else {
+		e.pid, e.handle, err = startChore(wall, walled, env, program, read.Fd(), write.Fd(), third)
+	}
+	if err != nil {
 		return nil, errors.Join(err, give.Close(), hear.Close())
 	}
 	_, _ = read.Close(), write.Close()            // or we would not hear of its end
@@ -117,6 +125,11 @@ func (e *errand) result() (chore.Result, error) {
 		}
 	}
 	_ = unix.Close(e.handle)
+	for e.tree != nil {
+		if _, _, err := e.tree.Ended(); err != nil { // it lets go of the tree
+			break
+		}
+	}
 	return r, err
 }
 

@@ -5,7 +5,11 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
+	"github.com/fermi-cluster/fermi/internal/pattern"
 )
+
+// isDigest is the name of an image by its content.
+var isDigest = pattern.New("^sha256:[0-9a-f]{64}$")
 
 // FillHome has the home begin with the snapshot that the replica names. A home that has begun is left as it is.
 func FillHome(ctx context.Context, s *Supplies) error {
@@ -26,6 +30,9 @@ func FillHome(ctx context.Context, s *Supplies) error {
 		var done chore.Result
 		done, err = way.result()
 		stop()
+		if err == nil && s.at.Home.Replica.Layer {
+			err = s.at.over.wants(from.Digest, done.Over)
+		}
 		if err == nil && done.Filled {
 			s.notes.Notice("%s", fault.T("the home begins with %s", "主目录以 %s 为起点", nameOfVersion(*from)).Pack())
 		}

@@ -45,6 +45,9 @@ func (s *Supplies) bringImage(ctx context.Context) error {
 				s.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
 				s.notes.Notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", s.at.Home.Replica.Image).Pack())
 			}
+			if s.at.over.keeps {
+				return s.at.over.heedKept(image.Says, s.at.Home.Replica)
+			}
 			s.notes.Notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", s.at.Home.Replica.Image, image.Digest, s.clock.Now().Sub(began).Seconds()).Pack())
 			return s.heed(image.Says)
 		}

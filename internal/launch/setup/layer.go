@@ -12,8 +12,9 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
-	"github.com/fermi-cluster/fermi/internal/launch/imagejob"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/layer"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 )
@@ -32,6 +33,7 @@ const fileLayers = "book.json"
 type layerBook struct {
 	Resets int               `json:"resets,omitempty"`
 	Images map[string]string `json:"images,omitempty"` // reference → digest
+	Laid   string            `json:"laid,omitempty"`   // the version with which the layer began
 }
 
 // LayersOf is where what was written over the images of a replica's owner is kept; "": nobody in there can write over one.
@@ -48,15 +50,19 @@ type layers struct {
 	reference string // of its image
 	resets    int    // that were asked for
 	saves     bool   // they are looked at to be saved, and change in nothing
+	keeps     bool   // likewise, by a chore alone: its processes run in the node's own system
 	tenant    record.Tenant
 	used      string       // the folder of the layer over the image that is here; "": none
+	kept      string       // the folder of the layer that is kept; "": there is none
+	begins    string       // the version with which the layer begins that is still to be laid; "": none
+	over      string       // the digest of the image that it was written over
 	maker     int          // who the image's files belong to
 	dir       string       // of the image, where its processes start; "": where they do without one
 	user      *rootfs.User // that the image wants its commands to be; nil: root
 }
 
 func layersOf(dir string, r engine.Replica, t record.Tenant) *layers {
-	return &layers{at: LayersOf(dir, r, t), reference: r.Image, resets: r.Resets, saves: r.Images == engine.ImageSave, tenant: t}
+	return &layers{at: LayersOf(dir, r, t), reference: r.Image, resets: r.Resets, saves: r.Images == engine.ImageSave, keeps: r.Images == engine.ImageKeep, tenant: t}
 }
 
 // open makes the folder, and empties it where that was asked for since.
@@ -89,14 +95,50 @@ func (l *layers) pinned() string {
 	if l.at == "" {
 		return l.reference
 	}
-	if _, err := record.Read(l.at, fileLayers, &b); err != nil || b.Images[l.reference] == "" {
+	if _, err := record.Read(l.at, fileLayers, &b); err != nil {
 		return l.reference
+	}
+	was := b.Images[l.reference]
+	if l.begins != "" {
+		was = l.over
 	}
 	ref, err := name.ParseReference(l.reference)
-	if err != nil {
+	if was == "" || err != nil {
 		return l.reference
 	}
-	return ref.Context().Digest(b.Images[l.reference]).Name()
+	return ref.Context().Digest(was).Name()
+}
+
+// wants has the layer begin with what a version keeps of one, unless it has begun so already. image is what the version says; "": it keeps none.
+func (l *layers) wants(version, image string) error {
+	if image == "" {
+		return nil
+	}
+	if !isDigest.MatchString(image) {
+		return fault.New(fault.Invalid, "NoLayer", fault.T("What was kept of what is installed over the image is damaged.", "所保存的镜像之上的内容已损坏。")).
+			WithHint(fault.T("Move without it: --without-layer.", "可不保留该内容进行迁移：--without-layer。"))
+	}
+	if l.at == "" {
+		return fault.New(fault.Conflict, "NoLayerHere", fault.T("Nothing that is written over an image is kept at this place, so what was installed can't come along.", "该位置不保留在镜像之上写入的内容，因此已安装的内容无法随之迁移。")).
+			WithHint(fault.T("Keep it as an image first (fermi env save), or move without it: --without-layer.", "可先保存为镜像（fermi env save），或不保留该内容进行迁移：--without-layer。"))
+	}
+	var b layerBook
+	if _, err := record.Read(l.at, fileLayers, &b); err != nil || b.Laid == version {
+		return err
+	}
+	l.begins, l.over = version, image
+	return nil
+}
+
+// laid notes that the layer has what it begins with.
+func (l *layers) laid() error {
+	var b layerBook
+	_, err := record.Read(l.at, fileLayers, &b)
+	if err == nil {
+		b.Laid = l.begins
+		err = record.Write(l.at, fileLayers, b)
+	}
+	return err
 }
 
 // take makes the layer over the image with this digest, whose files are maker's, and notes it.
@@ -113,6 +155,17 @@ func (l *layers) take(digest string, maker int) error {
 		}
 		l.used, l.maker = used, maker
 		return nil
+	}
+	if l.keeps {
+		if record.Exists(used, inside.LayerUpper) {
+			l.kept, l.maker = used, maker
+		}
+		return nil
+	}
+	if l.begins != "" { // of a try that was cut off
+		if err := os.RemoveAll(used); err != nil {
+			return err
+		}
 	}
 	var b layerBook
 	if _, err := record.Read(l.at, fileLayers, &b); err != nil {
@@ -143,7 +196,7 @@ func (l *layers) take(digest string, maker int) error {
 // as makes commands in there a user of the image; what is written over it at its top stays root's.
 func (l *layers) as(u *rootfs.User) error {
 	l.user = u
-	if l.saves {
+	if l.saves || l.keeps {
 		return nil
 	}
 	return os.Lchown(filepath.Join(l.used, inside.LayerUpper), idsOf(l.tenant, u.UID)[0].Outside, idsOf(l.tenant, u.GID)[0].Outside)
@@ -157,14 +210,21 @@ func (l *layers) root(w *inside.Wall) {
 	if !l.rooted() {
 		return
 	}
-	w.Layer, w.Maker = l.used, l.maker
-	w.IDs, w.GroupIDs = idsOf(l.tenant, 0), nil
+	l.number(w)
+	w.Layer = l.used
 	if u := l.user; u != nil {
-		w.IDs, w.GroupIDs = idsOf(l.tenant, u.UID), idsOf(l.tenant, u.GID)
 		w.User = inside.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
 	if l.saves { // as root, who sees all of it
-		w.Frozen, w.Layer, w.Base, w.User = l.used, "", imagejob.Base, inside.User{}
+		w.Frozen, w.Layer, w.Base, w.User = l.used, "", layer.Base, inside.User{}
+	}
+}
+
+// number gives a wall the numbers with which the layer was and will be written.
+func (l *layers) number(w *inside.Wall) {
+	w.Maker, w.IDs, w.GroupIDs = l.maker, idsOf(l.tenant, 0), nil
+	if u := l.user; u != nil {
+		w.IDs, w.GroupIDs = idsOf(l.tenant, u.UID), idsOf(l.tenant, u.GID)
 	}
 }
 

@@ -80,6 +80,23 @@ func (l *layers) heed(u *rootfs.User, r engine.Replica, to notes) error {
 	return nil
 }
 
+// heedKept reads a layer with the numbers with which it was written.
+func (l *layers) heedKept(says *rootfs.Says, r engine.Replica) error {
+	switch {
+	case says == nil && l.kept != "":
+		return process.CantStart(process.CodeNotExecutable, nil,
+			"Which user the image %s has is not known here while its registry is out of reach; try again.", "无法访问镜像仓库，暂不知道镜像 %s 的用户；请稍后重试。", r.Image)
+	case says == nil || says.User == nil:
+		return nil
+	}
+	u := says.User
+	if u.Unknown || min(u.UID, u.GID) < 0 || max(u.UID, u.GID) >= record.IDsEach { // nothing ever ran in it
+		l.kept = ""
+		return nil
+	}
+	return l.as(u)
+}
+
 // startDir is where processes start that have no code: the image's own folder, or the home that stays; "": where the code would be.
 func (l *layers) startDir(dir string, r engine.Replica) string {
 	if filepath.IsAbs(l.dir) {

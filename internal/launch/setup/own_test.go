@@ -1,11 +1,13 @@
 package setup
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 )
@@ -34,6 +36,34 @@ func TestIDsOf(t *testing.T) {
 				t.Errorf("%d is %d outside, the project is %d", own, at, tenant.UID)
 			}
 		}
+	}
+}
+
+// TestWants: a layer begins with what a version keeps of one, once, over the image that it names; what is no digest, or has no place here, is refused.
+func TestWants(t *testing.T) {
+	const reference, version = "r.example/lab/debian:12", "blake3:1"
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	l := &layers{at: t.TempDir(), reference: reference}
+	if err := l.wants(version, ""); err != nil || l.begins != "" || l.pinned() != reference {
+		t.Error(err, l)
+	}
+	for _, bad := range []string{"sha256:../x", digest + "/", strings.ToUpper(digest), "x"} {
+		if err := l.wants(version, bad); fault.ReasonOf(err) != "NoLayer" {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if err := l.wants(version, digest); err != nil || l.pinned() != "r.example/lab/debian@"+digest {
+		t.Error(err, l.pinned())
+	}
+	if err := l.laid(); err != nil {
+		t.Fatal(err)
+	}
+	again := &layers{at: l.at, reference: reference}
+	if err := again.wants(version, digest); err != nil || again.begins != "" {
+		t.Error("it is laid twice:", err)
+	}
+	if err := (&layers{reference: reference}).wants(version, digest); fault.ReasonOf(err) != "NoLayerHere" {
+		t.Error(err)
 	}
 }
 

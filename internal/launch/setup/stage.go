@@ -3,9 +3,11 @@ package setup
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/devenv"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/launch/imagejob"
 	"github.com/fermi-cluster/fermi/internal/launch/shm"
@@ -38,6 +40,9 @@ func (s *Supplies) Stage(g link.Generation, at RankPlace) (out Stage, err error)
 	out.Env, out.Each = environ(out.Replica, s.at.Home.Dir, s.secrets, s.creds, s.at.base(), s.at.over.userName(s.at.Home.Replica.Project), s.at.Place), rankEnviron(out.Replica, g, at)
 	if s.at.image != nil {
 		out.Env = append(out.Env, imagejob.Digest+"="+s.at.image.Digest)
+	}
+	if s.at.over.kept != "" {
+		out.Env = append(out.Env, devenv.LayerFile+"="+filepath.Join(s.at.Home.tmp(), fileLayer), devenv.LayerImage+"="+s.at.image.Digest)
 	}
 	volumes, err := volumesOf(s.at.Home.Replica, s.at.Home.Folders)
 	if err != nil { // also where nothing is mounted

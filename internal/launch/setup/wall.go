@@ -105,7 +105,7 @@ func (e *Enclosure) wall() inside.Wall {
 	if tools := editor.Folder(); tools != "" && e.Home.Replica.Home != "" {
 		w.Folders = append(w.Folders, inside.Folder{Path: tools, Real: tools, ReadOnly: true})
 	}
-	if e.image != nil && e.Home.Replica.Images != engine.ImagePull {
+	if e.image != nil && e.Home.Replica.Images != engine.ImagePull && e.Home.Replica.Images != engine.ImageKeep {
 		w.Root, w.Stage, w.Placed = e.image.Root, filepath.Join(e.Home.Dir, dirStage), driver(e.Home.Replica.Devices)
 	}
 	return w

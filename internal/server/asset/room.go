@@ -150,7 +150,7 @@ func (s *Assets) routes(reg *rest.Schemas, rules *access.Rules, row api.KindInfo
 		read("versions/{version}/files", "list"+word+"Files", "What lies in a folder of a version.", []rest.Param{
 			{Name: "path", Doc: "The folder; all of it when absent."}, {Name: "limit", Form: rest.FormInt, Min: 1, Max: 1000, Fallback: "200"}, {Name: "cursor", Doc: "next of the page before."},
 		}, rest.SchemaOf[AssetFolder](reg), s.pages.browse),
-		read("versions/{version}/preview", "preview"+word+"File", "The beginning of a file, as text, rows or a picture.", []rest.Param{{Name: "path", Doc: "The file."}}, rest.SchemaOf[AssetPreview](reg), s.pages.preview),
+		read("versions/{version}/preview", "preview"+word+"File", "The beginning of a file, as text, rows or a picture.", []rest.Param{{Name: "path", Doc: "The file."}}, rest.SchemaOf[asset.AssetPreview](reg), s.pages.preview),
 		read("lineage", "get"+word+"Lineage", "What its versions were made from, and what uses them.", nil, rest.SchemaOf[Lineage](reg), s.pages.lineage),
 		manifest, chunk, bytesOf,
 	}

@@ -12,12 +12,13 @@ import (
 // ZoneNames translate what people call zones, such as 北京-1, into their names, wherever a request names one.
 type ZoneNames struct {
 	byShown map[string]string // display name in lower case: name; "" where several zones share it
+	names   map[string]bool
 	List    []string
 }
 
 // NewZoneNames reads the zones of now.
 func NewZoneNames(ctx context.Context, t *truth.Truth) (ZoneNames, error) {
-	z := ZoneNames{byShown: map[string]string{}}
+	z := ZoneNames{byShown: map[string]string{}, names: map[string]bool{}}
 	snap, err := t.List(ctx, api.KindZone, "", 0)
 	if err != nil {
 		return z, err
@@ -32,6 +33,7 @@ func NewZoneNames(ctx context.Context, t *truth.Truth) (ZoneNames, error) {
 		if _, twice := z.byShown[shown]; twice {
 			name = ""
 		}
+		z.names[m.Name] = true
 		z.byShown[shown], z.List = name, append(z.List, said)
 		return true
 	})
@@ -45,6 +47,9 @@ func (z ZoneNames) Of(text string) string {
 	}
 	return text
 }
+
+// Has says that there is a zone of this name.
+func (z ZoneNames) Has(name string) bool { return z.names[name] }
 
 // ZoneNamed is the name of the zone in a path or a body.
 func ZoneNamed(ctx context.Context, t *truth.Truth, text string) (string, error) {

@@ -83,7 +83,11 @@ func (s *Finder) look(ctx context.Context, c *rest.Call, row api.KindInfo, nameO
 	} else if err != nil && !fault.Is(err, fault.NotFound) {
 		return Found{}, err
 	}
-	if now := s.Truth.Newer(ctx, minRevision); now > minRevision {
+	now, err := s.Truth.Newer(ctx, minRevision)
+	if err != nil {
+		return Found{}, err
+	}
+	if now > minRevision {
 		c.Query.AtLeast(now)
 		return s.look(ctx, c, row, nameOrID)
 	}

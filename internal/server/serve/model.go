@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -74,10 +77,35 @@ func (s *Services) mountModel(ctx context.Context, o *serving.InferenceService) 
 		return nil
 	}
 	if _, err := s.Gate.SettleAssets(ctx, nil, o); err != nil {
-		return err
+		return asWritten(err, t)
 	}
 	t.TakeVersions()
 	return nil
+}
+
+// asWritten is a refusal of what is mounted in the words of the service, which names a model and adapters.
+func asWritten(err error, t *serving.ServiceTemplate) error {
+	var refused *fault.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	fields := map[string]string{}
+	for i := range t.Models {
+		at := fmt.Sprintf("models[%d]", i)
+		fields["spec."+at] = "spec.template." + at
+		if adapter := i - (len(t.Models) - len(t.Adapters)); adapter >= 0 {
+			fields["spec."+at] = fmt.Sprintf("spec.template.adapters[%d].model", adapter)
+		}
+	}
+	if t.Model != nil && t.Model.Name != "" {
+		fields["spec.models[0]"] = "spec.template.model.name"
+	}
+	out := *refused
+	out.Fields = slices.Clone(refused.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Path = cmp.Or(fields[out.Fields[i].Path], out.Fields[i].Path)
+	}
+	return &out
 }
 
 // taskOf finds a task of a project, in the store or in the archive.

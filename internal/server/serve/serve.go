@@ -2,7 +2,9 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/image"
@@ -14,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/archive"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/report"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/server/train"
@@ -70,8 +73,20 @@ func (s *Services) Hooks() []*objects.Hooks {
 	service := rows.Hooks()[0]
 	admit := service.Admit
 	service.Access.Task = false
+	service.Read.Settle = func(ctx context.Context, o api.Object) error {
+		zones := o.(*serving.InferenceService).Spec.Zones
+		for i := range zones {
+			if err := s.Gate.NameZone(ctx, fmt.Sprintf("spec.zones[%d].zone", i), &zones[i].Zone); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	service.Admit = func(ctx context.Context, c *rest.Call, b *objects.Birth, dry bool) error {
 		o := b.Object.(*serving.InferenceService)
+		if err := s.zonesAreThere(ctx, o.Spec.Zones, nil); err != nil {
+			return err
+		}
 		if err := s.mountModel(ctx, o); err != nil {
 			return err
 		}
@@ -106,9 +121,23 @@ func fresh(o api.Work) error {
 	return nil
 }
 
+// zonesAreThere refuses a zone that is not there: its replicas would wait for ever. One that went since the service was made stays.
+func (s *Services) zonesAreThere(ctx context.Context, zones, before []serving.ServiceZone) error {
+	var all refuse.Gathered
+	for i, z := range zones {
+		if !slices.ContainsFunc(before, func(o serving.ServiceZone) bool { return o.Zone == z.Zone }) {
+			all.Take(train.ZoneIsThere(ctx, s.Finder.Truth, fmt.Sprintf("spec.zones[%d].zone", i), z.Zone))
+		}
+	}
+	return all.Err()
+}
+
 // settle brings the model of a changed service.
 func (s *Services) settle(ctx context.Context, c *rest.Call, next, current api.Work) error {
 	n, o := next.(*serving.InferenceService), current.(*serving.InferenceService)
+	if err := s.zonesAreThere(ctx, n.Spec.Zones, o.Spec.Zones); err != nil {
+		return err
+	}
 	if err := s.mountModel(ctx, n); err != nil {
 		return err
 	}

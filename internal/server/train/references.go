@@ -99,10 +99,23 @@ func (s *Gate) NameZone(ctx context.Context, path string, zone *string) error {
 	}
 	named := z.Of(*zone)
 	if !api.IsName(named) {
-		return refuse.Invalid(path, fault.T("There is no zone %q; there are: %s.", "没有可用区 %q；可用的有：%s。", refuse.Clip(*zone, 64), strings.Join(z.List, ", ")))
+		return noZone(path, *zone, z)
 	}
 	*zone = named
 	return nil
+}
+
+// ZoneIsThere refuses the name of a zone that is not there.
+func ZoneIsThere(ctx context.Context, known *truth.Truth, path, zone string) error {
+	z, err := cluster.NewZoneNames(ctx, known)
+	if err != nil || z.Has(zone) {
+		return err
+	}
+	return noZone(path, zone, z)
+}
+
+func noZone(path, zone string, z cluster.ZoneNames) error {
+	return refuse.Invalid(path, fault.T("There is no zone %q; there are: %s.", "没有可用区 %q；可用的有：%s。", refuse.Clip(zone, 64), strings.Join(z.List, ", ")))
 }
 
 // nameZones puts names in the place of display names in the zone rules of a task.

@@ -291,7 +291,11 @@ func (s *Gate) refuse(ctx context.Context, t api.Work) error {
 	if !fault.Is(err, fault.Invalid) {
 		return err
 	}
-	if now := max(s.truth.Newest(), s.truth.Newer(ctx, 0)); now > 0 {
+	newer, unknown := s.truth.Newer(ctx, 0)
+	if unknown != nil {
+		return unknown
+	}
+	if now := max(s.truth.Newest(), newer); now > 0 {
 		err = s.impossible(ctx, t, now)
 	}
 	return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	"golang.org/x/time/rate"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
@@ -29,14 +27,17 @@ type Store interface {
 // whoever was answered finds what was made. Safe for concurrent use.
 type Truth struct {
 	Store
-	others bool          // further servers write too
-	looks  *rate.Limiter // for what only other servers may know yet
+	others *asked // what only further servers may know yet; nil: there are none
 	latest atomic.Int64
 }
 
 // New reads and writes st; others says that there are further servers.
 func New(st Store, others bool) *Truth {
-	return &Truth{Store: st, others: others, looks: rate.NewLimiter(50, 50)}
+	t := &Truth{Store: st}
+	if others {
+		t.others = newAsked(st.Now)
+	}
+	return t
 }
 
 // Newest is the newest revision written through this server.
@@ -70,8 +71,8 @@ func (t *Truth) Find(ctx context.Context, key api.Key, minRevision int64) (api.O
 // FindAnywhere is find; a miss asks once more where another server may have made it a moment ago.
 func (t *Truth) FindAnywhere(ctx context.Context, key api.Key) (api.Object, error) {
 	o, err := t.Find(ctx, key, 0)
-	if fault.Is(err, fault.NotFound) && t.mayLook() {
-		now, err := t.Store.Now(ctx)
+	if fault.Is(err, fault.NotFound) && t.others != nil {
+		now, err := t.others.Newest(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -80,21 +81,14 @@ func (t *Truth) FindAnywhere(ctx context.Context, key api.Key) (api.Object, erro
 	return o, err
 }
 
-// mayLook says that there are other servers, and that not too many look for what is not there.
-func (t *Truth) mayLook() bool { return t.others && t.looks.Allow() }
-
-// Newer is a revision to look again at for what was not found at minRevision: another server may have
-// made it a moment ago. 0: there is no other server, the caller has said how new is new enough, or
-// too many look for what is not there.
-func (t *Truth) Newer(ctx context.Context, minRevision int64) int64 {
-	if minRevision > 0 || !t.mayLook() {
-		return 0
+// Newer is a revision to look again at for what was not found at minRevision: another server may have made it a moment
+// ago. 0: there is no other server, or the caller has said how new is new enough. It fails where the store does not
+// answer: then nobody knows that the thing is not there.
+func (t *Truth) Newer(ctx context.Context, minRevision int64) (int64, error) {
+	if minRevision > 0 || t.others == nil {
+		return 0, nil
 	}
-	now, err := t.Store.Now(ctx)
-	if err != nil {
-		return 0
-	}
-	return now
+	return t.others.Newest(ctx)
 }
 
 // Refer finds an object that another one names; missing is the fault of that field.

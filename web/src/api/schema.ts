@@ -4582,6 +4582,8 @@ export interface components {
             count: number;
             /** @description The node whose disk it shall be on; any of the zone when absent. */
             node?: string;
+            /** @description What was installed over its image stays behind, and is lost. */
+            withoutLayer?: boolean;
             zone?: string;
         };
         HomeMoved: {
@@ -4605,6 +4607,8 @@ export interface components {
             message?: components["schemas"]["Text"];
             /** @description The new home is being filled; the old one is still there, and counts if this fails. */
             running?: boolean;
+            /** @description What was installed over its image stays behind. */
+            withoutLayer?: boolean;
         };
         HomePlace: {
             /** @description The name of the folder or volume. */
@@ -10517,7 +10521,7 @@ export interface operations {
                 node?: string;
                 /** @description The zone where its home shall be, on whichever node has room. */
                 zone?: string;
-                /** @description What was installed over its image may be lost; refused otherwise, where it has an image. */
+                /** @description What was installed over its image stays behind, and is lost. */
                 withoutLayer?: boolean;
             };
             header?: never;

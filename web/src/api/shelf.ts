@@ -1,5 +1,6 @@
 // Datasets and models, and the images of the catalogue with what is done with images.
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { lookLeaves, lookTask } from "../shelf";
 import { ask, type Schemas } from "./client";
 
 export type Dataset = Schemas["Dataset"];
@@ -79,6 +80,45 @@ export function usePreview(kind: Shelf, name: string, version: number, path: str
     queryFn: () =>
       read<Schemas["AssetPreview"]>(`${of(kind, name)}/versions/${version}/preview?${new URLSearchParams({ path })}`),
   });
+}
+
+/** Has a task look at a file of a version that lies elsewhere, and brings what it saw; failed is why it saw nothing. */
+export function useLook(name: string, version: Version, path: string) {
+  const begin = useMutation({
+    mutationFn: () =>
+      read<Schemas["Submitted"]>("training-tasks", {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(lookTask(name, version, path)),
+      }),
+  });
+  const task = begin.data?.taskId;
+  const seen = useQuery({
+    queryKey: ["look", task],
+    enabled: !!task,
+    staleTime: Number.POSITIVE_INFINITY,
+    refetchInterval: (q) => (q.state.data?.over ? false : 1000),
+    queryFn: async (): Promise<Looked> => {
+      const at = `training-tasks/${encodeURIComponent(task ?? "")}`;
+      const { status } = await read<Schemas["TrainingTask"]>(at);
+      if (status?.phase === "Failed" || status?.phase === "Stopped") return { over: true, failed: status.message };
+      if (status?.phase !== "Completed") return { over: false, waits: status?.message };
+      const left = await all<Schemas["Output"]>(`${at}/outputs?limit=100`);
+      const file = left.find((o) => o.path?.endsWith(`/${lookLeaves}`));
+      if (!file?.path) return { over: true };
+      const parts = file.path.split("/").map(encodeURIComponent).join("/");
+      const response = await ask(`/api/v1/${at}/outputs/${parts}`);
+      return { over: true, preview: await response.json() };
+    },
+  });
+  return { begin, seen, task };
+}
+
+interface Looked {
+  over: boolean;
+  preview?: Schemas["AssetPreview"];
+  failed?: { en?: string; zh?: string };
+  waits?: { en?: string; zh?: string };
 }
 
 export function useImages() {

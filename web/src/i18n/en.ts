@@ -875,7 +875,7 @@ export const en: Catalogue = {
   "env.moveConfirm": "Move",
   "env.moveText":
     "What runs in it is stopped, its home is saved, and it starts where you say with the same files. The old home is deleted when the new one is whole.",
-  "env.moveLayer": "What was installed over its image does not move. I don't need it.",
+  "env.moveLayer": "Leave behind what was installed over its image.",
   "env.moveNode": "Node",
   "env.moveNodeHint": "Any of the zone with room, when empty.",
   "env.moved": "Last move",
@@ -966,8 +966,9 @@ export const en: Catalogue = {
   "data.or": "or from a bucket or a folder of the machines, by a task:",
   "data.from": "From {{where}}",
   "data.lies": "By reference: its bytes lie in {{where}}",
-  "data.elsewhere":
-    "The bytes of this version lie elsewhere. It can be mounted; a file of it is read with fermi data cat.",
+  "data.elsewhere": "The bytes of this version lie elsewhere. A small task of yours can look at the file there.",
+  "data.look": "Look at it there",
+  "data.lookNothing": "The task left nothing to show.",
   "data.empty": "There are no datasets yet.",
   "data.noMatch": "No dataset matches.",
   "data.name": "Dataset",

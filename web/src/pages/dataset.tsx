@@ -92,7 +92,7 @@ function Versions({ name, dataset, list }: { name: string; dataset: Dataset; lis
           kind="datasets"
           name={name}
           version={version.spec.number}
-          elsewhere={!!version.spec.source}
+          elsewhere={version.spec.source ? version : undefined}
           at={at}
           go={go}
         />

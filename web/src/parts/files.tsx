@@ -2,23 +2,26 @@
 import { Alert, Anchor, Badge, Breadcrumbs, Button, Code, Group, Stack, Table, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Schemas } from "../api/client";
-import { type Shelf, useFolder, usePreview } from "../api/shelf";
+import { type Shelf, useFolder, useLook, usePreview, type Version } from "../api/shelf";
+import { said } from "../format";
 import { folderAbove, readable } from "../shelf";
-import { Empty, View } from "./states";
+import { AnchorLink } from "./link";
+import { useLanguage } from "./now";
+import { Empty, Failure, View } from "./states";
 
 export function Browser({
   kind,
   name,
   version,
-  elsewhere = false,
+  elsewhere,
   at,
   go,
 }: {
   kind: Shelf;
   name: string;
   version: number;
-  /** It is kept by reference: its bytes are not here to be shown. */
-  elsewhere?: boolean;
+  /** It is kept by reference: a task has to look at its files where they lie. */
+  elsewhere?: Version;
   at: { folder: string; file?: string };
   go: (at: { folder: string; file?: string }) => void;
 }) {
@@ -98,8 +101,48 @@ export function Browser({
           </Button>
         </Group>
       )}
-      {at.file && elsewhere && <Text size="sm">{t("data.elsewhere")}</Text>}
+      {at.file && elsewhere && <Look key={at.file} name={name} version={elsewhere} path={at.file} />}
       {at.file && !elsewhere && <Preview key={at.file} kind={kind} name={name} version={version} path={at.file} />}
+    </Stack>
+  );
+}
+
+/** A file that lies elsewhere: looked at when somebody asks for it. */
+function Look({ name, version, path }: { name: string; version: Version; path: string }) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  const { begin, seen, task } = useLook(name, version, path);
+  const now = seen.data;
+  return (
+    <Stack gap="xs" component="section" aria-label={t("data.preview", { name: path })}>
+      <Text size="sm" fw={600} className="break">
+        {path}
+      </Text>
+      <Text size="sm">{t("data.elsewhere")}</Text>
+      {!now?.over && (
+        <Group gap="xs">
+          <Button
+            size="compact-sm"
+            variant="default"
+            onClick={() => begin.mutate()}
+            loading={begin.isPending || (!!task && !seen.error)}
+          >
+            {t("data.look")}
+          </Button>
+          {now?.waits && <Text size="sm">{said(now.waits, lang)}</Text>}
+        </Group>
+      )}
+      {begin.error && <Failure error={begin.error} />}
+      {seen.error && <Failure error={seen.error} />}
+      {now?.preview && <Shown p={now.preview} path={path} />}
+      {now?.over && !now.preview && task && (
+        <Alert color="red" variant="light" p="xs">
+          {said(now.failed, lang) || t("data.lookNothing")}{" "}
+          <AnchorLink to="/tasks/$name" params={{ name: task }} size="sm">
+            {task}
+          </AnchorLink>
+        </Alert>
+      )}
     </Stack>
   );
 }
@@ -126,10 +169,13 @@ function Preview({ kind, name, version, path }: { kind: Shelf; name: string; ver
   );
 }
 
+/** What a picture may be; what a task left is looked at like anything from outside. */
+const pictures = ["image/png", "image/jpeg", "image/gif"];
+
 /** What the server says a file begins with: text stays text, a picture is one that its header says it is. */
 function Shown({ p, path }: { p: Schemas["AssetPreview"]; path: string }) {
   const { t } = useTranslation();
-  if (p.kind === "image" && p.image && p.media) {
+  if (p.kind === "image" && p.image && p.media && pictures.includes(p.media)) {
     return <img src={`data:${p.media};base64,${p.image}`} alt={path} style={{ maxWidth: "100%", maxHeight: 480 }} />;
   }
   if (p.kind === "table") {

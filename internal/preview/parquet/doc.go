@@ -1,6 +1,6 @@
 // Package parquet reads the first rows of a Parquet file, for people to look at.
 //
-// Place: layer 5, beside the preview of datasets. Promise: whatever a file says of itself, a bounded number of its bytes is read, kept and unpacked: each length is
+// Place: layer 5, below the preview of datasets. Promise: whatever a file says of itself, a bounded number of its bytes is read, kept and unpacked: each length is
 // compared with what is there before anything of that length is made. What it can't show (an encoding, a codec, a page that is too large) is one column of
 // dots, not a fault. Enemies: lengths that lie, pages that unpack to gigabytes, schemas that go down for ever, runs of a billion values.
 //
