@@ -23,7 +23,7 @@ type backlogCase struct {
 }
 
 // mindBacklog measures turns of the planner before 100,000 workloads of many shapes in 20 queues, with
-// preemption. FERMI_WAITING sets another number.
+// preemption. FERMI_WAITING sets another number, FERMI_NODES one size of the cluster.
 func mindBacklog(ctx context.Context, r *report) error {
 	waiting, turns, sizes := 100_000, 600, []int{2000, 12_500}
 	if small() {
@@ -34,6 +34,13 @@ func mindBacklog(ctx context.Context, r *report) error {
 		if waiting, err = strconv.Atoi(n); err != nil {
 			return err
 		}
+	}
+	if n := os.Getenv("FERMI_NODES"); n != "" {
+		one, err := strconv.Atoi(n)
+		if err != nil {
+			return err
+		}
+		sizes = []int{one}
 	}
 	trace, err := openb.Load(filepath.Join(traces(), "openb"), "default")
 	if err != nil {
@@ -124,9 +131,10 @@ func (cs backlogCase) run(r *report) error {
 			q.Add(work[e.ID])
 		}
 	}
+	policy := sched.Policy{NoPreemption: true} // while it is filled
 	plan := func() (sched.Result, time.Duration) {
 		begin := threadTime()
-		res := sched.Plan(now, c, q, sched.Policy{})
+		res := sched.Plan(now, c, q, policy)
 		return res, threadTime() - begin
 	}
 	begin := time.Now()
@@ -142,6 +150,7 @@ func (cs backlogCase) run(r *report) error {
 		now = now.Add(time.Second)
 	}
 	fill := time.Since(begin)
+	policy = sched.Policy{}
 	started, evicted := 0, 0
 	for turn := range cs.turns {
 		now = now.Add(5 * time.Second)

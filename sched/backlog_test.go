@@ -182,3 +182,36 @@ func (s *stage) stands(w *sched.Workload, node uint32) {
 	}
 	s.q.Run(s.now, s.c, w, at, s.now)
 }
+
+// TestEndsOfManyAreNotBelievedForLong: with thousands of runs and turns in quick succession a forecast hears of runs that
+// have started since the ends were first worked out.
+func TestEndsOfManyAreNotBelievedForLong(t *testing.T) {
+	const nodes = 4200
+	s := newStage(t, nodes, 1)
+	long := func(id string) *sched.Workload {
+		w := s.task(id, 1, 1, 1)
+		w.Expected, w.Preemptible = 100*time.Hour, false
+		return w
+	}
+	for i := range nodes {
+		s.stands(long(fmt.Sprintf("r%04d", i)), uint32(i+1))
+	}
+	s.q.Add(s.task("x", 1, 2, 1))
+	s.plan()
+	for i := range 2 {
+		s.end(fmt.Sprintf("r%04d", i))
+		short := s.task(fmt.Sprintf("y%d", i), 9, 1, 1)
+		short.Expected, short.Preemptible = time.Hour, false
+		s.q.Add(short)
+	}
+	for range 3 {
+		s.now = s.now.Add(4 * time.Second)
+		s.plan()
+	}
+	s.q.Add(s.task("z", 5, 2, 1))
+	s.plan()
+	r, ok := s.q.Predicted("z")
+	if wait := r.Start.Sub(s.now); !ok || wait > 2*time.Hour {
+		t.Errorf("z is expected in %s (%v), though two end in an hour", wait, ok)
+	}
+}

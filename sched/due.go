@@ -191,8 +191,7 @@ func (r *run) keepsPlace(q *Queues) bool {
 	if !r.overdue {
 		return false
 	}
-	l := q.lane(r.Workload.Queue)
-	return l.recent <= l.overdueShare(q.longest)
+	return r.lane.recent <= r.lane.overdueShare(q.longest)
 }
 
 // fade brings what the overdue held lately up to now.

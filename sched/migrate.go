@@ -101,12 +101,12 @@ func (s *shuffle) candidates() []*mover {
 			continue
 		}
 		m := &mover{r: r, w: resized(r.Workload, r.At), lost: r.times(r.loss(s.now).Since + r.Workload.RestartCost)}
-		for on := range r.nodes() {
-			if at[on.node] == nil {
-				at[on.node] = &spot{node: s.c.nodes[on.node]}
-				spots = append(spots, at[on.node])
+		for on := range r.At.Stands() {
+			if at[on] == nil {
+				at[on] = &spot{node: s.c.nodes[on]}
+				spots = append(spots, at[on])
 			}
-			if o := at[on.node]; !slices.Contains(o.movers, m) {
+			if o := at[on]; !slices.Contains(o.movers, m) {
 				o.movers = append(o.movers, m)
 			}
 		}
@@ -252,8 +252,8 @@ func (s *shuffle) works(set []*mover) (Assignment, bool) {
 	}
 	var avoid []uint32 // it finds room where they stood
 	for _, m := range set {
-		for on := range m.r.nodes() {
-			avoid = append(avoid, on.node)
+		for on := range m.r.At.Stands() {
+			avoid = append(avoid, on)
 		}
 	}
 	return s.moved(set, s.others, avoid)

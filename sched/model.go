@@ -24,6 +24,8 @@ type (
 	Role     = gang.Role
 	Topology = gang.Topology
 	Datum    = gang.Datum
+	// Assignment is where a gang stands.
+	Assignment = gang.Assignment
 )
 
 // WholeDevice is a device's capacity in thousandths.
@@ -92,9 +94,6 @@ func (w *Workload) choices() int {
 	}
 	return n
 }
-
-// Assignment has one slot a replica, by role in the workload's order.
-type Assignment [][]api.Slot
 
 // shape is the wish without queue and priority: equal shapes fit or fail together.
 func (w *Workload) shape() string {

@@ -104,7 +104,7 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	now = q.notBefore(now)
 	q.now, c.market.now = now, now
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}, ends: &q.ends}
-	q.ends.refresh(now, q)
+	q.ends.stale = true
 	q.tree.SetTotal(c.Total())
 	q.letGo(now, c)
 	q.longest = t.p.LongestWait
@@ -121,12 +121,15 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 		return paused || now.After(r.replan.Add(2*t.p.Quantum))
 	})
 	t.serveClaims()
-	// Who came and started is told at once; the others are served by the next call.
-	if t.serveArrivals() && q.hurried < maxHurried {
-		q.hurried++
-		t.res.More = true
-		t.finish()
-		return t.res
+	// Who came and started is told at once; the others are served by the next call, which does only a part where more came.
+	if t.serveArrivals() {
+		if q.hurried < maxHurried {
+			q.hurried++
+			t.res.More = true
+			t.finish()
+			return t.res
+		}
+		t.work = maxWork - hurriedWork
 	}
 	q.hurried = 0
 	swept := t.sweep()
@@ -182,8 +185,9 @@ func (t *turn) sweep() bool {
 	return true
 }
 
-// maxArrivals is how many of those that came last are looked at before their turn, maxHurried how many calls in a row do nothing else.
-const maxArrivals, maxHurried = 16, 8
+// maxArrivals is how many of those that came last are looked at before their turn, maxHurried how many calls in a row do nothing else,
+// hurriedWork what the next one does besides.
+const maxArrivals, maxHurried, hurriedWork = 16, 2, maxWork / 3
 
 // serveArrivals starts those that came since the last turn and fit: they don't wait until all who can't
 // start have been refused once more. It says whether one did that others would have been looked at before.

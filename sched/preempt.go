@@ -2,11 +2,12 @@ package sched
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/fermi-cluster/fermi/sched/order"
 )
 
 // Eviction asks a gang to go so that another can start.
@@ -58,9 +59,9 @@ const (
 	maxClaims = 16
 	// exactUpTo is how many candidates are searched for the exact minimum.
 	exactUpTo = 10
-	// searchNodes is on how many nodes victims are looked for at a time, searchFor on how many at least for
-	// each replica. Where that is not the whole cluster the search goes on with the next ones.
-	searchNodes, searchFor = 2048, 4
+	// Where more than searchRuns may be asked, victims are looked for on searchNodes at a time, on searchFor at
+	// least for each replica. Where that is not the whole cluster the search goes on with the next ones.
+	searchRuns, searchNodes, searchFor = 4096, 512, 4
 	// pruneUpTo bounds the candidates each of which is asked whether it may stay after all.
 	pruneUpTo = 512
 )
@@ -229,12 +230,16 @@ func (r *run) times(d time.Duration) int64 {
 // search is over for good: somebody was asked, or it goes on where it ended.
 func (t *turn) preempt(e *entry) bool {
 	cl := e.class
-	if t.p.NoPreemption || t.searches >= maxSearches || t.now.Before(cl.searchAt) {
+	past := t.q.past[e.w.ID]
+	if t.p.NoPreemption || t.now.Before(cl.searchAt) || past != nil && past.claims >= maxClaims {
 		return false
 	}
-	past := t.q.past[e.w.ID]
-	if past != nil && past.claims >= maxClaims {
-		return false
+	if t.searches >= maxSearches {
+		if cl.searched == 0 {
+			return false
+		}
+		t.work = maxWork // the next turn goes on with it
+		return true
 	}
 	t.searches++
 	w := smallest(e.w)
@@ -242,9 +247,12 @@ func (t *turn) preempt(e *entry) bool {
 	if past != nil {
 		h.asked = past.victims
 	}
-	nodes := t.c.topology().nodes
-	until := cl.searched + max(searchNodes, searchFor*w.Replicas())
-	h.nodes = nodes[min(cl.searched, len(nodes)):min(until, len(nodes))]
+	h.nodes = t.c.topology().nodes
+	nodes, until := len(h.nodes), len(h.nodes)
+	if givers(h) > searchRuns {
+		until = cl.searched + max(searchNodes, searchFor*w.Replicas())
+		h.nodes = h.nodes[min(cl.searched, nodes):min(until, nodes)]
+	}
 	freed, mark := t.c.freed, t.c.known.Begin()
 	chosen, at := h.search()
 	t.c.known.End(mark)
@@ -254,7 +262,7 @@ func (t *turn) preempt(e *entry) bool {
 		cl.searched = 0
 		t.claim(e, w, at).ask(t, chosen)
 		return true
-	case until < len(nodes):
+	case until < nodes:
 		cl.searched = until
 		return true
 	}
@@ -338,17 +346,14 @@ func (h *hunt) candidates() []*victim {
 	looked := 0
 	var all []*victim
 	var some []victim
-	for _, name := range h.q.names {
-		g := newGiver(name, h)
-		for r := range h.q.lanes[name].runs.UpTo(g.most) {
-			looked++
-			if why := g.ask(h, r); why != "" && r.standsOn(h.c, h.nodes) {
-				if len(some) == cap(some) {
-					some = make([]victim, 0, 256)
-				}
-				some = append(some, victim{r: r, why: why, lost: h.lost(r, why)})
-				all = append(all, &some[len(some)-1])
+	for g, r := range func(yield func(*giver, *run) bool) { near(h, yield) } {
+		looked++
+		if why := g.ask(h, r); why != "" {
+			if len(some) == cap(some) {
+				some = make([]victim, 0, 256)
 			}
+			some = append(some, victim{r: r, why: why, lost: h.lost(r, why)})
+			all = append(all, &some[len(some)-1])
 		}
 	}
 	h.work += (looked + workSets*len(all)) / workRuns
@@ -358,17 +363,30 @@ func (h *hunt) candidates() []*victim {
 	return all
 }
 
-// standsOn says that a run stands on one of these nodes, which are neighbours in the tree.
-func (r *run) standsOn(c *Cluster, nodes []*node) bool {
-	if len(nodes) == len(c.tree.nodes) {
-		return true
+// near are the runs on the nodes that are searched, each once and in no order that means anything, with their queues.
+func near(h *hunt, yield func(*giver, *run) bool) {
+	if len(h.nodes) == len(h.c.tree.nodes) {
+		for _, name := range h.q.names {
+			l := h.q.lanes[name]
+			for r := range l.runs.UpTo(l.giver.most) {
+				if !yield(&l.giver, r) {
+					return
+				}
+			}
+		}
+		return
 	}
-	for on := range r.nodes() {
-		if n := c.nodes[on.node]; n != nil && len(nodes) > 0 && n.at >= nodes[0].at && n.at <= nodes[len(nodes)-1].at {
-			return true
+	h.q.hunts++
+	for _, n := range h.nodes {
+		for _, r := range h.q.standing.At(n.Number) {
+			if r.hunted == h.q.hunts || r.Workload.Priority > r.lane.giver.most {
+				continue
+			}
+			if r.hunted = h.q.hunts; !yield(&r.lane.giver, r) {
+				return
+			}
 		}
 	}
-	return false
 }
 
 // giver is a queue whose runs are looked at, those of at most a priority.
@@ -377,15 +395,20 @@ type giver struct {
 	most                    int
 }
 
-func newGiver(queue string, h *hunt) *giver {
-	if queue == h.w.Queue {
-		return &giver{same: true, most: h.w.Priority}
+// givers works out what each queue may be asked for, and says how many runs are to be looked at.
+func givers(h *hunt) (runs int) {
+	for _, name := range h.q.names {
+		l := h.q.lanes[name]
+		l.giver = giver{same: true, most: h.w.Priority}
+		if name != h.w.Queue {
+			l.giver = giver{reclaims: h.q.tree.Reclaims(h.w.Queue, name, h.need), guarded: h.q.tree.Guarded(h.w.Queue, name), most: h.w.Priority - 1}
+		}
+		if l.giver.reclaims {
+			l.giver.most = math.MaxInt
+		}
+		runs += l.runs.Count(l.giver.most)
 	}
-	g := &giver{reclaims: h.q.tree.Reclaims(h.w.Queue, queue, h.need), guarded: h.q.tree.Guarded(h.w.Queue, queue), most: h.w.Priority - 1}
-	if g.reclaims {
-		g.most = math.MaxInt
-	}
-	return g
+	return runs
 }
 
 // ask is may, for many runs of few queues.
@@ -486,7 +509,11 @@ func (h *hunt) undrop(v *victim) {
 	h.c.put(id, v.held)
 	v.held = nil
 	h.q.tree.Try(v.r.Workload.Queue, v.need, +1)
-	h.out = slices.DeleteFunc(h.out, func(o *victim) bool { return o == v })
+	at := len(h.out) - 1 // the last ones go first
+	for h.out[at] != v {
+		at--
+	}
+	h.out = slices.Delete(h.out, at, at+1)
 }
 
 func (h *hunt) restore(to int) {
@@ -538,8 +565,8 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 	}
 	at := make([]on, 0, len(all))
 	for _, v := range all {
-		for s := range v.r.nodes() {
-			at = append(at, on{v, s.node, s.devices})
+		for node, devices := range v.r.At.Stands() {
+			at = append(at, on{v, node, devices})
 		}
 	}
 	now := byLoss(h.now)
@@ -549,52 +576,24 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 		}
 		return now.compare(a.v, b.v)
 	})
-	var order []*set
+	var sets []*set
 	for i, o := range at {
-		if i == 0 || at[i-1].node != o.node || order[len(order)-1].got >= want {
-			order = append(order, &set{node: o.node})
+		if i == 0 || at[i-1].node != o.node || sets[len(sets)-1].got >= want {
+			sets = append(sets, &set{node: o.node})
 		}
-		s := order[len(order)-1]
+		s := sets[len(sets)-1]
 		s.got += max(o.devices, 1)
 		s.cost, s.left = s.cost+o.v.lost, s.left+now.left(o.v)
 		s.vs = append(s.vs, o.v)
 	}
-	slices.SortStableFunc(order, func(a, b *set) int {
+	slices.SortStableFunc(sets, func(a, b *set) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)), cmp.Compare(b.left, a.left), cmp.Compare(a.node, b.node))
 	})
-	out := make([][]*victim, len(order))
-	for i, s := range order {
+	out := make([][]*victim, len(sets))
+	for i, s := range sets {
 		out[i] = s.vs
 	}
 	return out
-}
-
-// standsOn is how many devices a run has on a node.
-type standsOn struct {
-	node    uint32
-	devices int
-}
-
-// nodes is where a run stands, in the order of its slots: one that comes back to a node has it twice.
-func (r *run) nodes() iter.Seq[standsOn] {
-	return func(yield func(standsOn) bool) {
-		var last standsOn
-		some := false
-		for _, slots := range r.At {
-			for _, s := range slots {
-				if !some || last.node != s.Node {
-					if some && !yield(last) {
-						return
-					}
-					last, some = standsOn{node: s.Node}, true
-				}
-				last.devices += bits.OnesCount64(s.Devices)
-			}
-		}
-		if some {
-			yield(last)
-		}
-	}
 }
 
 // prune lets those stay without whom w starts as well, beginning with who would lose most.
@@ -612,36 +611,17 @@ func (h *hunt) prune() {
 
 // exact tries all sets cheaper than the one found, cheapest first.
 func (h *hunt) exact(all, found []*victim) []*victim {
-	type option struct {
-		mask  uint
-		cost  int64
-		count int
+	costs, bound := make([]int64, len(all)), int64(0)
+	for i, v := range all {
+		costs[i] = v.lost
 	}
-	cost := func(vs []*victim) (sum int64) {
-		for _, v := range vs {
-			sum += v.lost
-		}
-		return sum
+	for _, v := range found {
+		bound += v.lost
 	}
-	bound := option{cost: cost(found), count: len(found)}
-	less := func(a, b option) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.count, b.count), cmp.Compare(a.mask, b.mask))
-	}
-	var options []option
-	for mask := uint(1); mask < 1<<len(all); mask++ {
-		o := option{mask: mask, count: bits.OnesCount(mask)}
-		for m := mask; m != 0; m &= m - 1 {
-			o.cost += all[bits.TrailingZeros(m)].lost
-		}
-		if cmp.Or(cmp.Compare(o.cost, bound.cost), cmp.Compare(o.count, bound.count)) < 0 {
-			options = append(options, o)
-		}
-	}
-	slices.SortFunc(options, less)
-	for _, o := range options {
+	for _, mask := range order.Cheaper(costs, bound, len(found)) {
 		var vs []*victim
 		valid := true
-		for m := o.mask; m != 0; m &= m - 1 {
+		for m := mask; m != 0; m &= m - 1 {
 			v := all[bits.TrailingZeros(m)]
 			valid = valid && h.drop(v)
 			vs = append(vs, v)

@@ -52,6 +52,8 @@ type rhythm struct {
 	patience time.Time // when somebody who waits for room beside its data no longer does
 	ends     endings
 	moves    moves
+	standing order.Places[*run]
+	hunts    uint64 // searches for victims so far
 }
 
 // HalfLife is how fast the past use of a queue fades.
@@ -97,6 +99,7 @@ type lane struct {
 	count int // waiting workloads
 	held  int // devices of its runs
 	runs  order.Tiers[*run]
+	giver giver // in the search for victims that goes on now
 	dueLine
 	dates dates
 }

@@ -283,23 +283,30 @@ type ending struct {
 
 // endings are runs by when they are expected to end, the soonest first.
 type endings struct {
-	at   time.Time // when they were worked out
-	list []ending  // nil before somebody asks
+	made, at time.Time // when they were worked out, and brought up to date
+	stale    bool      // a turn began since
+	list     []ending  // nil before somebody asks
 }
 
 // manyRuns is from how many runs on their ends are believed for a while, a millisecond for each: to
 // work them out costs the more, and the next ones are the less of a surprise.
 const manyRuns = 4096
 
-// refresh forgets what was worked out, or, while that is believed, those that run no more.
-func (e *endings) refresh(now time.Time, q *Queues) {
-	age := now.Sub(e.at)
-	if len(q.runs) < manyRuns || age > time.Duration(len(q.runs))*time.Millisecond {
-		e.list = nil
-		return
+func (e *endings) soonest(now time.Time, q *Queues) []ending {
+	many := len(q.runs) >= manyRuns
+	switch {
+	case e.list == nil || e.stale && (!many || now.Sub(e.made) > time.Duration(len(q.runs))*time.Millisecond):
+		e.made, e.list = now, e.worked(now, q.runs, many)
+	case e.stale:
+		e.refresh(now.Sub(e.at))
 	}
-	e.at = now
-	e.list = slices.DeleteFunc(e.list, func(o ending) bool { return q.running[o.r.Workload.ID] != o.r })
+	e.at, e.stale = now, false
+	return e.list
+}
+
+// refresh brings what is still believed up to date: some run no more.
+func (e *endings) refresh(age time.Duration) {
+	e.list = slices.DeleteFunc(e.list, func(o ending) bool { return o.r.at < 0 })
 	for i := range e.list {
 		if o := &e.list[i]; o.r.leaving {
 			o.left = 0
@@ -309,26 +316,22 @@ func (e *endings) refresh(now time.Time, q *Queues) {
 	}
 }
 
-func (e *endings) soonest(now time.Time, q *Queues) []ending {
-	if e.list != nil {
-		return e.list
-	}
-	e.at, e.list = now, make([]ending, 0, len(q.runs))
-	for _, r := range q.runs {
+// worked works them out.
+func (e *endings) worked(now time.Time, runs []*run, many bool) []ending {
+	list := make([]ending, 0, len(runs))
+	for _, r := range runs {
 		left := time.Duration(0)
 		if !r.leaving {
-			left = r.soon(now, len(q.runs) >= manyRuns)
+			left = r.soon(now, many)
 		}
-		e.list = append(e.list, ending{r, left})
+		list = append(list, ending{r, left})
 	}
-	slices.SortFunc(e.list, func(a, b ending) int {
+	return slices.Clip(order.Least(list, maxAhead, func(a, b ending) int {
 		if a.left != b.left {
 			return cmp.Compare(a.left, b.left)
 		}
 		return cmp.Compare(a.r.Workload.ID, b.r.Workload.ID)
-	})
-	e.list = slices.Clip(e.list[:min(len(e.list), maxAhead)])
-	return e.list
+	}))
 }
 
 // soon is in how long a run is expected to end; of many what was worked out is believed for an eighth of that.

@@ -84,10 +84,12 @@ func Resized(now time.Time, c *Cluster, q *Queues, id string, at Assignment) err
 	c.freed++
 	sized := resized(w, at)
 	q.tree.Refund(now, w.Queue, r.need)
-	q.lane(r.Workload.Queue).weigh(r, -1, q.now)
+	r.lane.weigh(r, -1, q.now)
 	r.outlook = outlook{}
+	q.standing.Take(r, r.At.Stands())
 	r.At, r.need, r.devices, r.resized, r.leaving = at, sized.takes(c, at), devicesOf(sized), now, false
-	q.lane(r.Workload.Queue).weigh(r, +1, q.now)
+	r.lane.weigh(r, +1, q.now)
+	q.standing.Put(r, r.At.Stands())
 	q.tree.Charge(now, w.Queue, r.need)
 	q.gone(r)
 	return nil

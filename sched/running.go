@@ -9,8 +9,7 @@ import (
 // run is a gang that stands, as the planner follows it.
 type run struct {
 	Running
-	at       int           // in runs
-	inLane   int           // in those of its lane
+	listed
 	need     Vector        // charged to its queue
 	devices  int           // it stands on
 	before   time.Duration // it ran before this time
@@ -23,6 +22,14 @@ type run struct {
 	resized  time.Time
 	estimate predict.Estimate
 	outlook
+}
+
+// listed is where a run is kept.
+type listed struct {
+	at     int    // in runs; -1: it runs no more
+	lane   *lane  // of its queue
+	inLane int    // in those of its lane
+	hunted uint64 // the last search that looked at it
 }
 
 // outlook is what was worked out of a run.
@@ -68,17 +75,18 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	if known := q.past[w.ID]; known != nil {
 		p = *known
 	}
-	sized := resized(w, at)
+	sized, l := resized(w, at), q.lane(w.Queue)
 	r := &run{
-		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: sized.takes(c, at), devices: devicesOf(sized),
+		Running: Running{Workload: w, At: at, Since: since}, listed: listed{at: len(q.runs), lane: l}, need: sized.takes(c, at), devices: devicesOf(sized),
 		before: p.ran, evicted: p.evicted, resized: since, estimate: q.estimate(w), overdue: overdue,
 		since: w.Submitted.Add(p.ran),
 	}
 	q.running[w.ID] = r
 	q.runs = append(q.runs, r)
-	q.lane(w.Queue).runs.Put(r, w.Priority)
+	l.runs.Put(r, w.Priority)
+	q.standing.Put(r, r.At.Stands())
 	q.tree.Charge(now, w.Queue, r.need)
-	q.lane(r.Workload.Queue).weigh(r, +1, q.now)
+	l.weigh(r, +1, q.now)
 	if elastic(w) {
 		q.elastic++
 	}
@@ -123,9 +131,11 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs[r.at].at = r.at
 	q.runs[last] = nil
 	q.runs = q.runs[:last]
-	q.lane(r.Workload.Queue).runs.Take(r, r.Workload.Priority)
+	r.at = -1
+	q.standing.Take(r, r.At.Stands())
+	r.lane.runs.Take(r, r.Workload.Priority)
 	q.tree.Refund(now, r.Workload.Queue, r.need)
-	q.lane(r.Workload.Queue).weigh(r, -1, q.now)
+	r.lane.weigh(r, -1, q.now)
 	q.gone(r)
 	return r
 }

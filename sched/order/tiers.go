@@ -62,3 +62,13 @@ func (t *Tiers[T]) UpTo(priority int) iter.Seq[T] {
 		}
 	}
 }
+
+// Count says how many those are.
+func (t *Tiers[T]) Count(priority int) (n int) {
+	for i := range t.list {
+		if t.list[i].priority <= priority {
+			n += len(t.list[i].items)
+		}
+	}
+	return n
+}

@@ -37,6 +37,9 @@ func TestTiers(t *testing.T) {
 				}
 				got[x], last = true, x.priority
 			}
+			if tiers.Count(most) != len(got) {
+				t.Fatalf("%d, not %d", tiers.Count(most), len(got))
+			}
 			for _, x := range all {
 				if got[x] != (x.priority <= most) {
 					t.Fatalf("%+v: said %t", x, got[x])
