@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -248,8 +249,13 @@ func (t *turn) preempt(e *entry) bool {
 		h.asked = past.victims
 	}
 	h.nodes = t.c.topology().nodes
-	nodes, until := len(h.nodes), len(h.nodes)
-	if givers(h) > searchRuns {
+	nodes, until, runs := len(h.nodes), len(h.nodes), 0
+	for _, name := range t.q.names {
+		l := t.q.lanes[name]
+		l.giver = newGiver(name, h)
+		runs += l.runs.Count(l.giver.most)
+	}
+	if runs > searchRuns {
 		until = cl.searched + max(searchNodes, searchFor*w.Replicas())
 		h.nodes = h.nodes[min(cl.searched, nodes):min(until, nodes)]
 	}
@@ -343,10 +349,8 @@ func (h *hunt) search() ([]*victim, Assignment) {
 
 // candidates are all who may be asked on the nodes that are searched.
 func (h *hunt) candidates() []*victim {
-	looked := 0
-	var all []*victim
-	var some []victim
-	for g, r := range func(yield func(*giver, *run) bool) { near(h, yield) } {
+	looked, all, some := 0, []*victim(nil), []victim(nil)
+	for g, r := range standing(h.nodes, h.q, len(h.nodes) == len(h.c.tree.nodes)) {
 		looked++
 		if why := g.ask(h, r); why != "" {
 			if len(some) == cap(some) {
@@ -363,27 +367,28 @@ func (h *hunt) candidates() []*victim {
 	return all
 }
 
-// near are the runs on the nodes that are searched, each once and in no order that means anything, with their queues.
-func near(h *hunt, yield func(*giver, *run) bool) {
-	if len(h.nodes) == len(h.c.tree.nodes) {
-		for _, name := range h.q.names {
-			l := h.q.lanes[name]
-			for r := range l.runs.UpTo(l.giver.most) {
-				if !yield(&l.giver, r) {
-					return
+// standing are the runs on nodes, each once and in no order that means anything, with their queues; all says that there are no others.
+func standing(nodes []*node, q *Queues, all bool) iter.Seq2[*giver, *run] {
+	return func(yield func(*giver, *run) bool) {
+		if all {
+			for _, name := range q.names {
+				l := q.lanes[name]
+				for r := range l.runs.UpTo(l.giver.most) {
+					if !yield(&l.giver, r) {
+						return
+					}
 				}
 			}
+			return
 		}
-		return
-	}
-	h.q.hunts++
-	for _, n := range h.nodes {
-		for _, r := range h.q.standing.At(n.Number) {
-			if r.hunted == h.q.hunts || r.Workload.Priority > r.lane.giver.most {
-				continue
-			}
-			if r.hunted = h.q.hunts; !yield(&r.lane.giver, r) {
-				return
+		q.hunts++
+		for _, n := range nodes {
+			for _, r := range q.standing.At(n.Number) {
+				if r.hunted == q.hunts || r.Workload.Priority > r.lane.giver.most {
+					continue
+				} else if r.hunted = q.hunts; !yield(&r.lane.giver, r) {
+					return
+				}
 			}
 		}
 	}
@@ -395,20 +400,15 @@ type giver struct {
 	most                    int
 }
 
-// givers works out what each queue may be asked for, and says how many runs are to be looked at.
-func givers(h *hunt) (runs int) {
-	for _, name := range h.q.names {
-		l := h.q.lanes[name]
-		l.giver = giver{same: true, most: h.w.Priority}
-		if name != h.w.Queue {
-			l.giver = giver{reclaims: h.q.tree.Reclaims(h.w.Queue, name, h.need), guarded: h.q.tree.Guarded(h.w.Queue, name), most: h.w.Priority - 1}
-		}
-		if l.giver.reclaims {
-			l.giver.most = math.MaxInt
-		}
-		runs += l.runs.Count(l.giver.most)
+// newGiver works out what a queue may be asked for.
+func newGiver(queue string, h *hunt) giver {
+	switch {
+	case queue == h.w.Queue:
+		return giver{same: true, most: h.w.Priority}
+	case h.q.tree.Reclaims(h.w.Queue, queue, h.need):
+		return giver{reclaims: true, most: math.MaxInt}
 	}
-	return runs
+	return giver{guarded: h.q.tree.Guarded(h.w.Queue, queue), most: h.w.Priority - 1}
 }
 
 // ask is may, for many runs of few queues.

@@ -76,7 +76,7 @@ var bugs = []bug{
 		"disk is not looked at", "sched/index.go",
 		"n.disks(key.Disk)); fits > 0 {", "n.disks(0)); fits > 0 {",
 	}, {
-		"what was measured between zones is not told to the planner", "internal/control/placement/model.go",
+		"what was measured between zones is not told to the planner", "internal/control/placement/ground.go",
 		"l.Source == cost.Measured || l.Source == cost.Declared", "l.Source == cost.Declared",
 	}, {
 		"an old measurement counts for ever", "sched/cost/latency.go",
