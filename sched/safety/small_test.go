@@ -102,18 +102,19 @@ func TestLeastVictims(t *testing.T) {
 // TestTheSameVictims: of many that are alike the same ones are evicted every time.
 func TestTheSameVictims(t *testing.T) {
 	evicted := 0
-	for seed := range uint64(40) {
-		nodes := 12
-		if seed >= 20 {
-			nodes = 2 // few enough victims for the exact search
+	for seed := range uint64(120) {
+		nodes, most := 12, 1
+		if seed >= 20 { // few, so that the exact search picks, among some that cost the same
+			nodes, most = 3, 3
 		}
 		var first []sched.Eviction
 		for again := range 8 {
 			s := newSmall(seed, nodes, 4)
-			for i := range nodes * 4 {
-				w := s.gang(fmt.Sprintf("t%02d", i), 1, 1, 1)
-				w.Preemptible = true
+			for i, left := 0, nodes*4; left > 0; i++ {
+				w := s.gang(fmt.Sprintf("t%02d", i), 1, 1, 1+s.rng.IntN(most))
+				w.Preemptible, w.RestartCost = true, time.Duration(s.rng.IntN(most))*time.Minute
 				s.q.Add(w)
+				left -= w.Roles[0].Need.Devices
 			}
 			sched.Plan(s.now, s.c, s.q, sched.Policy{NoPreemption: true})
 			s.now = s.now.Add(time.Hour)
