@@ -140,8 +140,8 @@ var bugs = []bug{
 		"the planner does not know what a start cost", "internal/control/placement/model.go",
 		"return cmp.Or(t.Ran.Known.Restart, restartCost)", "return cmp.Or(t.Ran.Known.Restart*0, restartCost)",
 	}, {
-		"the planner does not know of the faults of nodes", "internal/control/placement/model.go",
-		"Failures: m.trials.faults.of(n.Meta.Name, timeOf(m)) + n.Status.Failures,", "Failures: 0 * m.trials.faults.of(n.Meta.Name, timeOf(m)) + n.Status.Failures,",
+		"the planner does not know of the faults of nodes", "internal/control/placement/ground.go",
+		"Failures: g.faults.Of(n.Meta.Name, g.time()) + n.Status.Failures,", "Failures: 0*g.faults.Of(n.Meta.Name, g.time()) + n.Status.Failures,",
 	}, {
 		"a save is told only to what waits", "sched/elsewhere.go",
 		"	w.LastCheckpoint, w.RestartCost = saved, restart\n", "	w.RestartCost = restart\n",
