@@ -35,6 +35,51 @@ export async function seeOnScreen(page, text, must) {
   must(found, `no ${text} in the terminal: ${await screen(page).textContent()}`);
 }
 
+/** Somebody changes an environment: some of it while it runs, the rest, with what is refused at its field, once it is stopped. */
+async function changeEnvironment({ page, t, accessible, picture, must, complaints, clean }, running, lang) {
+  await page.getByRole("button", { name: t["env.change"], exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  const field = (word) => dialog.getByLabel(t[word] ?? word, { exact: true });
+  const save = () => dialog.getByRole("button", { name: t["env.changeConfirm"], exact: true }).click();
+  await field("work.cpu").waitFor();
+  must((await field("work.cpu").inputValue()) === "2", "the form does not show what the environment has");
+  if (running) {
+    await dialog.getByText(t["env.changeRuns"], { exact: true }).waitFor();
+    must(await field("work.cpu").isDisabled(), "cores can be changed while it runs");
+    must(await field("create.image").isDisabled(), "the image can be changed while it runs");
+    await accessible(page, "change a running environment");
+    await picture(page, `environment-change-running-${lang}`);
+    await field("env.ports").fill("6006");
+    await save();
+    await dialog.waitFor({ state: "detached" });
+    clean();
+    return;
+  }
+  must((await field("env.ports").inputValue()) === "6006", "the port that was added while it ran is not there");
+  await field("work.cpu").fill("5000");
+  await field("env.storage").fill("90000");
+  await field("env.stopsAt").fill("every day");
+  await save();
+  await dialog.locator('[aria-invalid="true"]').first().waitFor();
+  for (const word of ["work.cpu", "env.storage", "env.stopsAt"]) {
+    must((await field(word).getAttribute("aria-invalid")) === "true", `${word} is not marked`);
+  }
+  await accessible(page, "refused change");
+  await picture(page, `environment-change-refused-${lang}`);
+  must(
+    complaints.splice(0).every((c) => /400/.test(c)),
+    "another complaint than the refusal",
+  );
+  await field("work.cpu").fill("3");
+  await field("env.storage").fill("60");
+  await field("env.stopsAt").fill("0 19 * * *");
+  await field(t["work.variableValue"].replace("{{n}}", "1")).fill("bye");
+  await save();
+  await dialog.waitFor({ state: "detached" });
+  await page.getByText("60Gi", { exact: true }).waitFor();
+  clean();
+}
+
 /** Somebody makes an environment, works in its terminal, leaves, comes back to the same shell, stops and deletes it. */
 export async function seeEnvironment({ page, base, t, accessible, picture, must, clean, complaints }, name, lang) {
   await page.goto(`${base}/environments`);
@@ -91,16 +136,20 @@ export async function seeEnvironment({ page, base, t, accessible, picture, must,
   clean();
   await page.getByRole("tab", { name: t["task.events"], exact: true }).click();
   await page.getByRole("tabpanel").waitFor();
+  const change = (running) =>
+    changeEnvironment({ page, t, accessible, picture, must, complaints, clean }, running, lang);
+  await change(true);
   await page.getByRole("button", { name: t["task.stop"], exact: true }).click();
   await page.getByRole("dialog").getByText(t["env.stopText"]).waitFor();
   await page.getByRole("dialog").getByRole("button", { name: t["env.stopConfirm"], exact: true }).click();
   await page.getByText(t["env.state.Stopped"], { exact: true }).first().waitFor();
+  await change(false);
   await page.getByRole("button", { name: t["env.start"], exact: true }).click();
   await page.getByText(t["env.state.Running"], { exact: true }).first().waitFor();
   await page.getByRole("tab", { name: t["shell.title"], exact: true }).click();
   await page.getByRole("button", { name: t["shell.open"], exact: true }).click();
-  await typeLine(page, "cat where && echo there"); // its home is as it was
-  await seeOnScreen(page, "there", must);
+  await typeLine(page, "cat where && echo there, $GREETING"); // its home is as it was, its variable is not
+  await seeOnScreen(page, "there, bye", must);
   await page.getByRole("navigation").getByRole("link", { name: t["nav.environments"] }).click();
   await page.getByRole("row", { name }).getByText(t["env.state.Running"]).waitFor();
   await accessible(page, "environments");

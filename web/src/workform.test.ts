@@ -6,9 +6,11 @@ import type { Environment, Service } from "./api/works";
 import { cardsOf, isClosed } from "./nodes";
 import {
   afterTemplate,
+  changed,
   emptyEnvironment,
   emptyService,
   environmentOf,
+  formOf,
   placeAll,
   portsOf,
   repositoryOf,
@@ -284,5 +286,50 @@ test("a template fills what the form does not say", () => {
       { name: "A", value: "1" },
     ],
     command: ["x"],
+  });
+});
+
+test("an environment is changed by what was changed in its form, and nothing else", () => {
+  const spec: Environment["spec"] = {
+    type: "notebook",
+    image: "a:1",
+    command: ["python", "serve.py"],
+    resources: { cpu: "500m", memory: "1536Mi", accelerators: { count: 2, type: "A100" }, processes: 100 },
+    storage: "1537Mi",
+    ports: [{ port: 6006, name: "board" }, { port: 80 }],
+    env: [
+      { name: "A", value: "1" },
+      { name: "TOKEN", valueFrom: { secret: "hub", key: "token" } },
+    ],
+    secretFiles: [{ name: "key.pem", secret: "hub", key: "pem" }],
+    idle: { never: true },
+    schedule: { stop: "0 19 * * *" },
+    starts: 3,
+  };
+  const before = formOf({ metadata: { name: "lab", project: "p" }, spec } as Environment);
+  expect(before).toMatchObject({ cpu: 0.5, memory: 1.5, storage: 1.501, ports: "6006, 80", idle: "never" });
+  expect(changed(spec, before, before)).toEqual(spec);
+  const after = { ...before, cpu: 8, devices: 0, ports: "6006 9000", idle: "2h", stops: "", starts: "0 9 * * *" };
+  expect(changed({ ...spec, stop: true }, before, { ...after, variables: [{ name: "A", value: "2" }] })).toEqual({
+    ...spec,
+    stop: true,
+    resources: { cpu: "8", memory: "1536Mi", processes: 100 },
+    ports: [{ port: 6006, name: "board" }, { port: 9000 }],
+    env: [
+      { name: "A", value: "2" },
+      { name: "TOKEN", valueFrom: { secret: "hub", key: "token" } },
+    ],
+    idle: { after: "2h" },
+    schedule: { start: "0 9 * * *" },
+  });
+  expect(changed(spec, before, { ...before, stops: "", ports: "", memory: "", secrets: [] })).toEqual({
+    type: "notebook",
+    image: "a:1",
+    command: ["python", "serve.py"],
+    resources: { cpu: "500m", accelerators: { count: 2, type: "A100" }, processes: 100 },
+    storage: "1537Mi",
+    env: [{ name: "A", value: "1" }],
+    idle: { never: true },
+    starts: 3,
   });
 });

@@ -1,6 +1,9 @@
 // Environments and services being written: what a form holds, and the manifest it means.
 import { parse } from "yaml";
+import type { Schemas } from "./api/client";
 import type { RefusedField } from "./faults";
+import { quantity } from "./format";
+import { cores } from "./hosts";
 
 export interface Variable {
   name: string;
@@ -280,6 +283,69 @@ export function environmentOf(f: EnvironmentForm): { metadata: object; spec: Rec
           : some({ start: f.starts.trim(), stop: f.stops.trim(), timeZone: f.timeZone.trim() }),
     }),
   };
+}
+
+const numberOf = (n: number): number | "" => (Number.isNaN(n) ? "" : Math.round(n * 1000) / 1000);
+const gibi = (text: string | undefined) => numberOf(quantity(text) / 1024 ** 3);
+
+/** The form of an environment that is there: what of it can be changed. */
+export function formOf(env: Schemas["DevEnvironment"]): EnvironmentForm {
+  const { spec, metadata } = env;
+  const from = (v: { name: string; secret: string; key: string }, as: SecretUse["as"]) => ({ as, ...v });
+  return {
+    ...emptyEnvironment,
+    displayName: metadata.displayName ?? "",
+    project: metadata.project ?? "",
+    type: spec.type ?? "custom",
+    image: spec.image ?? "",
+    devices: spec.resources?.accelerators?.count ?? 0,
+    deviceType: spec.resources?.accelerators?.type ?? "",
+    cpu: numberOf(cores(spec.resources?.cpu)),
+    memory: gibi(spec.resources?.memory),
+    spot: spec.spot ?? "",
+    storage: gibi(spec.storage),
+    zone: spec.zone ?? "",
+    ports: (spec.ports ?? []).map((p) => p.port).join(", "),
+    vscode: spec.vscode ?? false,
+    shared: spec.shared ?? false,
+    idle: spec.idle?.never ? "never" : (spec.idle?.after ?? ""),
+    starts: spec.schedule?.start ?? "",
+    stops: spec.schedule?.stop ?? "",
+    timeZone: spec.schedule?.timeZone ?? "",
+    variables: (spec.env ?? []).filter((v) => !v.valueFrom).map((v) => ({ name: v.name, value: v.value ?? "" })),
+    secrets: [
+      ...(spec.env ?? []).flatMap((v) => (v.valueFrom ? [from({ name: v.name, ...v.valueFrom }, "variable")] : [])),
+      ...(spec.secretFiles ?? []).map((f) => from(f, "file")),
+    ],
+  };
+}
+
+/** What is wished of an environment once its form was changed: what the change does not touch stays as it is. */
+export function changed<S extends Schemas["DevEnvironment"]["spec"]>(
+  spec: S,
+  before: EnvironmentForm,
+  after: EnvironmentForm,
+): S {
+  const out = merged(spec as Record<string, unknown>, environmentOf(before).spec, environmentOf(after).spec) as S;
+  const names = new Map((spec.ports ?? []).map((p) => [p.port, p]));
+  return { ...out, ports: out.ports?.map((p) => names.get(p.port) ?? p) }; // with the names that they have
+}
+
+/** An object after the difference of two others; what became nothing goes away. */
+function merged(
+  base: Record<string, unknown>,
+  was: Record<string, unknown>,
+  is: Record<string, unknown>,
+): Record<string, unknown> {
+  const out = { ...base };
+  for (const key of new Set([...Object.keys(was), ...Object.keys(is)])) {
+    const [old, now, here] = [was[key], is[key], base[key]];
+    if (JSON.stringify(old) === JSON.stringify(now)) continue;
+    if (isObject(now) && isObject(here)) out[key] = merged(here, isObject(old) ? old : {}, now);
+    else if (now === undefined) delete out[key];
+    else out[key] = now;
+  }
+  return out;
 }
 
 function codeOf(f: ServiceForm): object {

@@ -264,20 +264,18 @@ export function useServiceFlow(name: string) {
   });
 }
 
-/** Makes what its replicas are made from another: a revision. Somebody else's change in between is refused. */
-export function useRevise(name: string) {
+/** Changes what is wished of one, as it is now. Somebody else's change in between is refused. */
+export function useRevise<K extends Plural>(kind: K, name: string) {
   const client = useQueryClient();
   return useMutation({
-    mutationFn: async (change: (service: Service) => Service) => {
-      const now = await read<Service>(at("inference-services", name));
-      return read<Service>(at("inference-services", name), {
-        method: "PUT",
-        headers: json,
-        body: JSON.stringify(change(now)),
-      });
+    mutationFn: async (change: (work: Kinds[K]) => Kinds[K]) => {
+      const now = await read<Kinds[K]>(at(kind, name));
+      return read<Kinds[K]>(at(kind, name), { method: "PUT", headers: json, body: JSON.stringify(change(now)) });
     },
-    onSuccess: (next) =>
-      client.setQueryData<Service>(workKeys.one("inference-services", name), (old) => (old ? newest(old, next) : next)),
+    onSuccess: (next) => {
+      client.setQueryData<Kinds[K]>(workKeys.one(kind, name), (old) => (old ? newest(old, next) : next));
+      void client.invalidateQueries({ queryKey: workKeys.lists(kind) });
+    },
   });
 }
 

@@ -1,4 +1,4 @@
-import { NumberInput, SegmentedControl, Select, SimpleGrid, Stack, Switch, Text, TextInput } from "@mantine/core";
+import { NumberInput, SegmentedControl, Select, SimpleGrid, Stack, Text, TextInput } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -6,6 +6,7 @@ import { useZones } from "../api/queries";
 import { type EnvironmentTemplate, useMake, useTemplates } from "../api/works";
 import { said, title } from "../format";
 import { withOwn } from "../parts/create-fields";
+import { ClockFields, MachineFields, PageFields, ShareField, StorageField } from "../parts/environment-fields";
 import { useLanguage } from "../parts/now";
 import { Panel } from "../parts/states";
 import {
@@ -14,16 +15,12 @@ import {
   ImageField,
   NameFields,
   type Project,
-  ResourceFields,
   useWorkForm,
   ValueFields,
   WithProjects,
 } from "../parts/work-fields";
 import { keepProject, usualProject } from "../project";
 import { afterTemplate, type EnvironmentType, emptyEnvironment, environmentOf, environmentTypes } from "../workform";
-
-/** An environment has at most so many. */
-const maxDevices = 8;
 
 export function CreateEnvironment() {
   return <WithProjects>{(projects) => <Editor projects={projects} />}</WithProjects>;
@@ -97,26 +94,9 @@ function Editor({ projects }: { projects: readonly Project[] }) {
       </Panel>
       <Panel title={t("work.resources")}>
         <Stack gap="sm">
-          <ResourceFields
-            form={form}
-            change={change}
-            at={at}
-            zones={form.zone === "" ? [] : [form.zone]}
-            most={maxDevices}
-          />
+          <MachineFields form={form} change={change} at={at} />
           <SimpleGrid cols={{ base: 1, xs: 2 }}>
-            <NumberInput
-              label={t("env.storage")}
-              description={t("env.storageHint")}
-              placeholder={t("env.storageNone")}
-              value={form.storage}
-              onChange={(v) => change({ storage: typeof v === "number" ? v : "" })}
-              error={at.storage}
-              min={1}
-              clampBehavior="none"
-              decimalScale={3}
-              allowNegative={false}
-            />
+            <StorageField form={form} change={change} at={at} />
             <Select
               label={t("tasks.zone")}
               description={t("env.zoneHint")}
@@ -134,23 +114,7 @@ function Editor({ projects }: { projects: readonly Project[] }) {
         </Stack>
       </Panel>
       <Panel title={t("env.pages")}>
-        <Stack gap="sm">
-          <Switch
-            label={t("env.vscode")}
-            description={t("env.vscodeHint")}
-            checked={form.vscode}
-            onChange={(e) => change({ vscode: e.currentTarget.checked })}
-          />
-          <TextInput
-            label={t("env.ports")}
-            description={t("env.portsHint")}
-            placeholder="6006, 8080"
-            value={form.ports}
-            onChange={(e) => change({ ports: e.currentTarget.value })}
-            error={at.ports}
-            maw={420}
-          />
-        </Stack>
+        <PageFields form={form} change={change} at={at} />
       </Panel>
       <Panel title={t("env.firstFiles")}>
         <Stack gap="sm">
@@ -219,48 +183,9 @@ function Editor({ projects }: { projects: readonly Project[] }) {
             allowNegative={false}
             maw={320}
           />
-          <TextInput
-            label={t("env.idle")}
-            description={t("env.idleHint")}
-            placeholder="2h"
-            value={form.idle}
-            onChange={(e) => change({ idle: e.currentTarget.value })}
-            error={at.idle}
-            maw={320}
-          />
-          <SimpleGrid cols={{ base: 1, xs: 3 }}>
-            <TextInput
-              label={t("env.startsAt")}
-              description={t("env.cronHint")}
-              placeholder="0 9 * * 1-5"
-              value={form.starts}
-              onChange={(e) => change({ starts: e.currentTarget.value })}
-              error={at.starts}
-            />
-            <TextInput
-              label={t("env.stopsAt")}
-              description={t("env.cronHint")}
-              placeholder="0 19 * * *"
-              value={form.stops}
-              onChange={(e) => change({ stops: e.currentTarget.value })}
-              error={at.stops}
-            />
-            <TextInput
-              label={t("env.timeZone")}
-              description={t("env.timeZoneHint")}
-              placeholder="UTC"
-              value={form.timeZone}
-              onChange={(e) => change({ timeZone: e.currentTarget.value })}
-              error={at.timeZone}
-            />
-          </SimpleGrid>
+          <ClockFields form={form} change={change} at={at} />
           <ValueFields form={form} change={change} at={at} />
-          <Switch
-            label={t("env.share")}
-            description={t("env.shareHint")}
-            checked={form.shared}
-            onChange={(e) => change({ shared: e.currentTarget.checked })}
-          />
+          <ShareField form={form} change={change} />
         </Stack>
       </Panel>
     </FormPage>

@@ -15,6 +15,7 @@ import {
 } from "../api/works";
 import { duration, moment, said, title } from "../format";
 import { ActivityTable } from "../parts/activity";
+import { ChangeEnvironment } from "../parts/change-environment";
 import { PageHead } from "../parts/head";
 import { AnchorLink } from "../parts/link";
 import { LogView } from "../parts/log-view";
@@ -198,6 +199,7 @@ function Actions({ name, env }: { name: string; env: Environment }) {
             {t("env.snapshot")}
           </Button>
         )}
+        {!isMoving(env) && !isSaving(env) && !env.metadata.deletedAt && <ChangeEnvironment name={name} env={env} />}
         {!isMoving(env) && !isSaving(env) && (env.status?.attempt ?? 0) > 0 && !env.metadata.deletedAt && (
           <MoveHome name={name} env={env} />
         )}

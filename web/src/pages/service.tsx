@@ -284,7 +284,7 @@ function Replicas({ name, live }: { name: string; live: boolean }) {
 function Revisions({ name, service, may }: { name: string; service: Service; may: boolean }) {
   const { t } = useTranslation();
   const lang = useLanguage();
-  const revise = useRevise(name);
+  const revise = useRevise("inference-services", name);
   const list = [...(service.status?.revisions ?? [])].reverse();
   const newest = service.status?.revision ?? 0;
   if (list.length === 0) return <Empty text={t("svc.revisionsEmpty")} />;

@@ -24,7 +24,7 @@ export default function Revise({ name, service }: { name: string; service: Servi
   const { t } = useTranslation();
   const [open, dialog] = useDisclosure(false);
   const [text, setText] = useState("");
-  const revise = useRevise(name);
+  const revise = useRevise("inference-services", name);
   const spec = specOf(text);
   return (
     <Group mb="sm">

@@ -8,7 +8,7 @@ import { Failure, Panel } from "./states";
 /** How new revisions take over, and who gets them: the form of spec.traffic. */
 export default function Traffic({ name, service, may }: { name: string; service: Service; may: boolean }) {
   const { t } = useTranslation();
-  const revise = useRevise(name);
+  const revise = useRevise("inference-services", name);
   const [draft, setDraft] = useState<Draft>(() => draftOf(service.spec.traffic));
   const put = (next: Partial<Draft>) => setDraft((was) => ({ ...was, ...next }));
   const rule = (i: number, next: Partial<Rule>) =>

@@ -54,26 +54,24 @@ export function useWorkForm<F extends WorkForm>(first: F, hidden: (form: F) => r
   return { form, change, faults, refused, clear: () => setFaults({ at: {}, rest: [] }), setFaults };
 }
 
-/** The frame of a form: title, what is wrong with it as a whole, and the button that sends it. */
-export function FormPage(props: {
-  title: string;
-  submitWord: string;
-  projects: readonly Project[];
+interface Sent {
   error: Error | null;
   faults: Placed;
   pending: boolean;
   send: () => void;
-  children: ReactNode;
-}) {
+}
+
+/** A form that is sent: what is wrong with it as a whole stands below its head, and its first marked field has the focus. */
+export function WorkFormFrame(props: Sent & { head?: ReactNode; refusal: string; children: ReactNode }) {
   const { error, faults, pending } = props;
   const { t } = useTranslation();
-  const page = useRef<HTMLFormElement>(null);
+  const frame = useRef<HTMLFormElement>(null);
   const marked = Object.keys(faults.at).length;
   // The first field that needs a hand is where the hand goes.
   // biome-ignore lint/correctness/useExhaustiveDependencies: each answer moves the focus once
   useEffect(() => {
     if (!pending && error && marked > 0) {
-      page.current?.querySelector<HTMLElement>('[aria-invalid="true"], [data-fault]')?.focus();
+      frame.current?.querySelector<HTMLElement>('[aria-invalid="true"], [data-fault]')?.focus();
     }
   }, [error, pending]);
   function onSubmit(event: FormEvent) {
@@ -82,24 +80,10 @@ export function FormPage(props: {
   }
   const placed = error instanceof Refused && error.fields.length > 0 && faults.rest.length === 0;
   return (
-    <form onSubmit={onSubmit} ref={page} noValidate>
+    <form onSubmit={onSubmit} ref={frame} noValidate>
       <Stack maw={920}>
-        <Group justify="space-between">
-          <Title order={1} size="h3">
-            {props.title}
-          </Title>
-          <Button type="submit" loading={pending} disabled={props.projects.length === 0}>
-            {props.submitWord}
-          </Button>
-        </Group>
-        {props.projects.length === 0 && (
-          <Alert color="orange" variant="light" title={t("create.noProject")}>
-            {t("work.noProjectHint")}
-          </Alert>
-        )}
-        {!pending && error && !placed && (
-          <Failure error={error} fields={faults.rest} title={t("create.notSubmitted")} />
-        )}
+        {props.head}
+        {!pending && error && !placed && <Failure error={error} fields={faults.rest} title={props.refusal} />}
         {!pending && marked > 0 && (
           <Alert color="red" variant="light" role="alert">
             {t("create.marked", { count: marked })}
@@ -108,6 +92,36 @@ export function FormPage(props: {
         {props.children}
       </Stack>
     </form>
+  );
+}
+
+/** A page that is a form, with the button that sends it. */
+export function FormPage(
+  props: Sent & { title: string; submitWord: string; projects: readonly Project[]; children: ReactNode },
+) {
+  const { t } = useTranslation();
+  const none = props.projects.length === 0;
+  const head = (
+    <>
+      <Group justify="space-between">
+        <Title order={1} size="h3">
+          {props.title}
+        </Title>
+        <Button type="submit" loading={props.pending} disabled={none}>
+          {props.submitWord}
+        </Button>
+      </Group>
+      {none && (
+        <Alert color="orange" variant="light" title={t("create.noProject")}>
+          {t("work.noProjectHint")}
+        </Alert>
+      )}
+    </>
+  );
+  return (
+    <WorkFormFrame {...props} head={head} refusal={t("create.notSubmitted")}>
+      {props.children}
+    </WorkFormFrame>
   );
 }
 

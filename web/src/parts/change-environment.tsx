@@ -1,0 +1,98 @@
+// What an environment has, changed: all of it while it is stopped, some of it while it runs.
+import { Alert, Button, Fieldset, Group, Modal, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { type ReactNode, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { type Environment, useRevise } from "../api/works";
+import { title } from "../format";
+import { changed, formOf } from "../workform";
+import { isOff } from "../works";
+import { ClockFields, MachineFields, PageFields, ShareField, StorageField } from "./environment-fields";
+import { ImageField, useWorkForm, ValueFields, WorkFormFrame } from "./work-fields";
+
+/** The button that changes an environment, and its dialog. */
+export function ChangeEnvironment({ name, env }: { name: string; env: Environment }) {
+  const { t } = useTranslation();
+  const [open, dialog] = useDisclosure(false);
+  return (
+    <>
+      <Button variant="default" onClick={dialog.open}>
+        {t("env.change")}
+      </Button>
+      <Modal
+        opened={open}
+        onClose={dialog.close}
+        title={t("env.changeTitle", { name: title(env) })}
+        size="xl"
+        centered
+        closeButtonProps={{ "aria-label": t("task.cancel") }}
+      >
+        <Editor name={name} env={env} close={dialog.close} />
+      </Modal>
+    </>
+  );
+}
+
+function Editor({ name, env, close }: { name: string; env: Environment; close: () => void }) {
+  const { t } = useTranslation();
+  const [first] = useState(() => formOf(env));
+  const { form, change, faults, refused, clear } = useWorkForm(first, () => []);
+  const revise = useRevise("dev-environments", name);
+  const at = faults.at;
+  const runs = !isOff(env);
+  function send() {
+    clear();
+    revise.mutate((now) => ({ ...now, spec: changed(now.spec, first, form) }), { onError: refused, onSuccess: close });
+  }
+  return (
+    <WorkFormFrame
+      error={revise.error}
+      faults={faults}
+      pending={revise.isPending}
+      send={send}
+      refusal={t("env.notChanged")}
+    >
+      {runs ? (
+        <Alert color="yellow" variant="light" role="note" title={t("env.changeRuns")}>
+          <Text size="sm">{t("env.changeRunsText")}</Text>
+        </Alert>
+      ) : (
+        <Text size="sm">{t("env.changeText")}</Text>
+      )}
+      <Part title={t("work.resources")} disabled={runs}>
+        <MachineFields form={form} change={change} at={at} />
+        <ImageField form={form} change={change} at={at} />
+        <ValueFields form={form} change={change} at={at} />
+      </Part>
+      <Part title={t("env.changeWays")}>
+        <SimpleGrid cols={{ base: 1, xs: 2 }}>
+          <StorageField form={form} change={change} at={at} />
+        </SimpleGrid>
+        <PageFields form={form} change={change} at={at} />
+        <ClockFields form={form} change={change} at={at} />
+        <ShareField form={form} change={change} />
+      </Part>
+      <Group justify="flex-end">
+        <Button variant="default" onClick={close}>
+          {t("task.cancel")}
+        </Button>
+        <Button type="submit" disabled={form === first} loading={revise.isPending}>
+          {t("env.changeConfirm")}
+        </Button>
+      </Group>
+    </WorkFormFrame>
+  );
+}
+
+function Part(props: { title: string; disabled?: boolean; children: ReactNode }) {
+  return (
+    <Fieldset variant="unstyled" disabled={props.disabled}>
+      <Stack gap="sm">
+        <Title order={3} size="h5">
+          {props.title}
+        </Title>
+        {props.children}
+      </Stack>
+    </Fieldset>
+  );
+}
