@@ -145,6 +145,17 @@ func TestAdapterRoutes(t *testing.T) {
 			t.Errorf("%s: %d %s", model, status, text)
 		}
 	}
+	for ask, want := range map[string]string{ // where there is nothing, and where only the model is missing
+		"GET /v1/nope": "404 UnknownRoute", "POST /v1/nope": "404 UnknownRoute", "GET /v1/": "404 UnknownRoute", "POST /v1/chat/completions": "400 NoModel", "POST /v1/audio/speech": "400 NoModel",
+		"GET /v1/nope?model=chat": "200 GET /v1/nope", "GET /v1/nope?model=other": "404 NoService",
+	} {
+		method, path, _ := strings.Cut(ask, " ")
+		status, text, _ := w.do(w.request(method, path, "ann", strings.NewReader("{}")))
+		code, reason, _ := strings.Cut(want, " ")
+		if fmt.Sprint(status) != code || !strings.Contains(text, reason) {
+			t.Errorf("%s: %d %s", ask, status, text)
+		}
+	}
 	if _, text, _ := w.do(w.request(http.MethodGet, "/v1/models", "ann", nil)); !strings.Contains(text, `"id":"chat:poet"`) || !strings.Contains(text, `"parent":"chat"`) {
 		t.Errorf("listed: %s", text)
 	}

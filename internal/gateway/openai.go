@@ -19,7 +19,8 @@ const maxOpenAI = 32 << 20
 
 // openAI is the entrance for OpenAI's clients: /v1/…, which finds the service by the question's model.
 func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
-	if rest := strings.TrimPrefix(r.URL.Path, openAIPrefix); rest == "models" || strings.HasPrefix(rest, "models/") {
+	rest := strings.TrimPrefix(r.URL.Path, openAIPrefix)
+	if rest == "models" || strings.HasPrefix(rest, "models/") {
 		g.models(w, r, strings.TrimPrefix(strings.TrimPrefix(rest, "models"), "/"))
 		return
 	}
@@ -28,6 +29,9 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	model, adapter, err := modelOf(w, r)
+	if err != nil && !isQuestion(rest) {
+		err = errNoQuestion
+	}
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -43,6 +47,20 @@ func (g *Gateway) openAI(w http.ResponseWriter, r *http.Request) {
 	}
 	g.carry(w, r, s, who, s.target(r.URL.Path, r.URL.RawPath, r.URL.RawQuery))
 }
+
+// questions are the paths of OpenAI's, and of engines that speak like it, whose questions say a model; those that end with a slash have more below them.
+var questions = []string{"chat/completions", "completions", "embeddings", "responses", "messages", "moderations", "rerank", "score", "classify", "pooling", "audio/", "images/"}
+
+// isQuestion says that a path below /v1/ is one of them.
+func isQuestion(path string) bool {
+	return slices.ContainsFunc(questions, func(q string) bool {
+		return path == q || strings.HasSuffix(q, "/") && strings.HasPrefix(path, q)
+	})
+}
+
+// errNoQuestion is the answer at a path of which only a service could know whether it has it, to somebody who named none.
+var errNoQuestion = fault.New(fault.NotFound, "UnknownRoute", fault.T("There is nothing at this path for everybody; what a service has of its own is asked with its name.", "该路径不存在；服务自有的路径须指明服务。")).
+	WithHint(fault.T(`POST /v1/chat/completions and its like with {"model": "NAME", …}; other paths of a service with ?model=NAME, or /inference/NAME/….`, `请使用 POST /v1/chat/completions 等并附上 {"model": "NAME", …}；服务的其他路径请加 ?model=NAME，或使用 /inference/NAME/…。`))
 
 var errNoModel = fault.New(fault.Invalid, "NoModel", fault.T(`Say which service: {"model": "NAME", …}.`, `请指明服务：{"model": "NAME", …}。`))
 

@@ -99,7 +99,7 @@ func TestMount(t *testing.T) {
 	python := w.needsPython()
 	w.points(3, 100)
 	out := w.fermi("train", "run", "--name", "fit", "--code", w.code(trainer), "--dataset", "points", "--output-model", "line:model.json", "--", python, "train.py")
-	for _, want := range []string{"slope 3.0 of 100 at /data/points", "refused 30"} {
+	for _, want := range []string{"slope 3.0 of 100 at /data/points", "refused 30", "It left version 1 of the model line"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -111,8 +111,7 @@ func TestMount(t *testing.T) {
 	if d := w.task("fit").Spec.Datasets; len(d) != 1 || d[0].Version != "1" || d[0].Path != "/data/points" || len(d[0].Digest) != 64 {
 		t.Errorf("%+v", d)
 	}
-	w.until("the model is registered", func() bool { return w.task("fit").Status.Model != nil })
-	if m := w.task("fit").Status.Model; m.Name != "line" || m.Version != 1 || m.Reason != "" {
+	if m := w.task("fit").Status.Model; m == nil || m.Name != "line" || m.Version != 1 || m.Reason != "" {
 		t.Errorf("%+v", m)
 	}
 	if got := w.fermi("model", "show", "line@1"); !strings.Contains(got, "task fit") || !strings.Contains(got, "points@1") || !strings.Contains(got, "json") {
@@ -150,7 +149,6 @@ http.server.ThreadingHTTPServer(("", int(os.environ["PORT"])), H).serve_forever(
 		t.Errorf("%s", got)
 	}
 	w.fermi("train", "run", "--name", "fit-two", "--code", w.code(trainer), "--dataset", "points", "--output-model", "line:model.json", "--", python, "train.py")
-	w.until("the second version is there", func() bool { return w.task("fit-two").Status.Model != nil })
 	if got := ask(); !strings.Contains(got, `"slope": 3.0`) {
 		t.Errorf("a service changed by itself: %s", got)
 	}

@@ -223,6 +223,27 @@ func Python(t testing.TB) (files map[string]string, program string) {
 	return files, program
 }
 
+// Programs is a layer that makes a small system: programs of this machine in /bin, and the libraries that they are linked to.
+func Programs(t testing.TB, names ...string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range names {
+		at, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["/bin/"+name] = at
+		needs, err := exec.Command("ldd", at).Output()
+		if err != nil {
+			t.Fatal("programs are not linked to libraries here:", err)
+		}
+		for _, m := range library.FindAllSubmatch(needs, -1) {
+			files[string(m[1])] = string(m[1])
+		}
+	}
+	return files
+}
+
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,32 +15,11 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-// programs are files of this machine that make a small system: a shell, what it calls, and their libraries.
-func programs(t *testing.T, names ...string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	for _, name := range names {
-		at, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files["/bin/"+name] = at
-		needs, err := exec.Command("ldd", at).Output()
-		if err != nil {
-			t.Fatal("programs are not linked to libraries here:", err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllSubmatch(needs, -1) {
-			files[string(m[1])] = string(m[1])
-		}
-	}
-	return files
-}
-
 // hub is a registry whose account the project lab has as the secret hub, and a small image in it.
 func (w *world) hub() (*harness.Registry, string) {
 	w.t.Helper()
 	hub := harness.NewRegistry(w.t)
-	base := hub.Push(w.t, "lab/base:v1", []string{"PATH=/bin"}, programs(w.t, "sh", "cat", "ls", "id", "mkdir", "touch", "rm", "sleep", "chown", "stat"), map[string]string{"/etc/passwd": "=root:x:0:0::/:/bin/sh\n", "/etc/old": "=old\n"})
+	base := hub.Push(w.t, "lab/base:v1", []string{"PATH=/bin"}, harness.Programs(w.t, "sh", "cat", "ls", "id", "mkdir", "touch", "rm", "sleep", "chown", "stat"), map[string]string{"/etc/passwd": "=root:x:0:0::/:/bin/sh\n", "/etc/old": "=old\n"})
 	for _, user := range []string{"ann"} {
 		if _, err := w.people[user].Create(w.t.Context(), &api.Secret{Meta: api.Meta{Name: "hub", Project: "lab"}, Spec: api.SecretSpec{
 			Type: api.SecretRegistry, Data: map[string]string{api.KeyServer: hub.Host, api.KeyUsername: hub.User, api.KeyPassword: hub.Password},

@@ -14,5 +14,5 @@ import (
 
 func ZoneCommand(a *call.Shell) *cobra.Command {
 	return usage.Group("zone", speech.Both("Availability zones", "可用区"), append(roundtrip.Commands(a, object.Describe),
-		object.ListCommand(a, api.KindZone, "list", speech.Both("List zones", "列出可用区")), farewell.Outage(a, leaving), farewell.Recover(a))...)
+		object.ListCommand(a, api.KindZone, "list", speech.Both("List zones", "列出可用区")), wayCommand(a), farewell.Outage(a, leaving), farewell.Recover(a))...)
 }

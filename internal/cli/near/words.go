@@ -73,7 +73,7 @@ var Words = map[string][]string{
 	},
 	"fermi secret":  {"create new add put = set NAME", "get show = list", "rm remove = delete NAME"},
 	"fermi node":    {"ps status gpu gpus = list", "describe get info health = show NODE", "evacuate empty = drain NODE", "inject drill = fault NODE", "diagnose check = test NODE"},
-	"fermi zone":    {"status = list", "describe get info = show ZONE", "latency distance rtt ping = matrix"},
+	"fermi zone":    {"status = list", "describe get info = show ZONE", "latency distance rtt ping = matrix", "network route encrypt ways = way"},
 	"fermi queue":   {"show status = list", "stop = pause NAME", "start = resume NAME"},
 	"fermi project": {"add join member = add-member PROJECT USER", "leave kick = remove-member PROJECT USER", "switch select default = use NAME", "rm remove = delete NAME"},
 	"fermi user":    {"add new = create NAME", "rm remove = delete NAME", "password = passwd", "logout = sign-out NAME"},

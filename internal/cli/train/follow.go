@@ -257,9 +257,9 @@ func (f *follower) close(ctx context.Context, logErr error) error {
 	if logErr != nil && !fault.CodeOf(logErr).Retry() && !fault.Is(logErr, fault.NotFound) {
 		return logErr
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	short, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	task, err := f.final(ctx)
+	task, err := f.final(short)
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (f *follower) close(ctx context.Context, logErr error) error {
 	if code := exitOf(task); code != 0 {
 		return call.Exit{Code: code}
 	}
-	return nil
+	return f.left(ctx, task)
 }
 
 // final waits for the state that the end of the log announced.
