@@ -150,8 +150,9 @@ e2e-ckpt: ## checkpoints: FERMI_CKPT_KILLS (1000) kills and power cuts, FERMI_CK
 	@FERMI_CKPT_KILLS=$${FERMI_CKPT_KILLS:-1000} FERMI_CKPT_DAMAGES=$${FERMI_CKPT_DAMAGES:-10000} FERMI_CKPT_COLLECTS=$${FERMI_CKPT_COLLECTS:-200} \
 		scripts/suite.sh e2e-ckpt go test -v -count=1 -timeout 60m -run 'TestKills|TestDamages|TestCollectBesideSaves' ./internal/ckpt
 
-e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
-	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
+e2e-crash: build ## kill -9 at random moments, also of builds with buildah (installed if missing), FERMI_CRASH_ROUNDS (50) rounds
+	@scripts/install-deps.sh docker-registry:docker-registry buildah:buildah
+	@FERMI_REGISTRY=$$(command -v docker-registry) FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
 
 e2e-disk: build ## full disks, file names used up, I/O errors, damaged files (root); FERMI_DAMAGES (500) flips and cuts of a data folder and as many of a backup
 	@FERMI_DAMAGES=$${FERMI_DAMAGES-500} scripts/suite.sh e2e-disk go test -v -count=1 -timeout 60m ./test/disk
@@ -259,7 +260,7 @@ bench-ssh: build ## shells, echo and sftp into an environment, beside OpenSSH's 
 	@scripts/install-deps.sh ssh:openssh-client /usr/sbin/sshd:openssh-server
 	@go run ./bench ssh
 
-bench-data: build ## uploads of 2 GiB and of 100,000 small files, beside cp with fsync
+bench-data: build ## uploads of 2 GiB and of 100,000 small files, beside cp with fsync; starts with both cached (root)
 	@go run ./bench data
 
 bench-environments: build ## what FERMI_ENVIRONMENTS (500) running environments cost the server; 12 MB of memory for each launcher (root)

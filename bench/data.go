@@ -23,7 +23,7 @@ const (
 	dataSmall = 10_000
 )
 
-// benchData: how fast datasets are uploaded, beside a copy that is as durable, and what a second version sends.
+// benchData: how fast datasets are uploaded, beside a copy that is as durable, how long a replica waits for those that its node has, and what a second version sends.
 func benchData(ctx context.Context, r *report) error {
 	kinds.ShipAssets()
 	c, cl, err := stand(ctx)
@@ -60,6 +60,9 @@ func benchData(ctx context.Context, r *report) error {
 		sent := time.Since(begin)
 		fmt.Printf("%s: copy %v, upload %v\n", d.name, copied.Round(time.Millisecond), sent.Round(time.Millisecond))
 		r.atLeast(fmt.Sprintf("upload of %d × %d bytes, of the speed of cp and fsync [%%]", d.files, d.size), 100*copied.Seconds()/sent.Seconds(), 60)
+	}
+	if err := mounts(ctx, r, cl); err != nil {
+		return err
 	}
 	if err := writeFiles(filepath.Join(dir, "small", "000"), 1, dataSmall); err != nil { // one file of the many is another
 		return err

@@ -71,6 +71,10 @@ func (p *part) greet(ctx context.Context) {
 	} else {
 		signIn = "\n  sign in within 5 minutes, once: " + url + "/#code=" + code
 	}
+	more := ""
+	if p.cfg.Demo { // its nodes begin empty: what runs there holds devices and processes of this machine, and is charged
+		more = "    fermi sample environments   # four environments to work and to train in\n"
+	}
 	token := filepath.Join(p.cfg.Data, tokenFile)
 	fmt.Fprintf(p.cfg.Out, `
   Fermi %s is up at %s%s
@@ -80,6 +84,6 @@ func (p *part) greet(ctx context.Context) {
   In another terminal:
     export FERMI_SERVER=%s%s FERMI_TOKEN=$(cat %s)
     fermi train run -- fermi sample train
-
-`, p.cfg.Version, url, tlsLine, p.cfg.Data, token, signIn, url, tlsEnv, token)
+%s
+`, p.cfg.Version, url, tlsLine, p.cfg.Data, token, signIn, url, tlsEnv, token, more)
 }

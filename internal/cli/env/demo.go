@@ -31,6 +31,8 @@ var demoEnvironments = []struct {
 func demo() *cobra.Command {
 	return &cobra.Command{
 		Use: "environments", Short: cli.Both("Make four environments in the zones of the demo, to try training inside of them", "在演示可用区中创建四个开发环境，可在其中试跑训练"), Args: cobra.NoArgs,
+		Long: cli.Both("Make four environments in the zones of the demo, to try training inside of them. The demo begins without them: each runs for real, holds virtual devices (16 in all) and a process of this machine, counts for whoever makes it, and is seen in one project only. Made twice they are the same four.",
+			"在演示可用区中创建四个开发环境，可在其中试跑训练。演示平台初始不含这些环境：它们会真实运行，占用虚拟加速卡（共 16 张）和本机进程，计入创建者的用量，且只在一个项目中可见。重复执行不会重复创建。"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := dial(cmd)
 			if err != nil {

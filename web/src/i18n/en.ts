@@ -877,7 +877,7 @@ export const en: Catalogue = {
     "A change counts from the next start on. The home is kept; another image begins with nothing installed over it.",
   "env.changeRuns": "Resources, image, variables and secrets can't be changed while it runs",
   "env.changeRunsText":
-    "Its processes were started with them, on a node and devices that were given to it for that. Stop it first: its home is kept. What stands further below changes at once; VS Code is there after the next start.",
+    "Its processes were started with them, on a node and devices that were given to it for that. Stop it first: its home is kept. The rest changes at once; VS Code is there after the next start.",
   "env.changeWays": "Home, network and times",
   "env.changeConfirm": "Change",
   "env.notChanged": "Nothing was changed",

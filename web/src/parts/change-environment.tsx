@@ -1,5 +1,5 @@
 // What an environment has, changed: all of it while it is stopped, some of it while it runs.
-import { Alert, Button, Fieldset, Group, Modal, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { Alert, Button, Group, Modal, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -44,6 +44,23 @@ function Editor({ name, env, close }: { name: string; env: Environment; close: (
     clear();
     revise.mutate((now) => ({ ...now, spec: changed(now.spec, first, form) }), { onError: refused, onSuccess: close });
   }
+  const machine = (
+    <Part key="machine" title={t("work.resources")} disabled={runs}>
+      <MachineFields form={form} change={change} at={at} />
+      <ImageField form={form} change={change} at={at} />
+      <ValueFields form={form} change={change} at={at} />
+    </Part>
+  );
+  const ways = (
+    <Part key="ways" title={t("env.changeWays")}>
+      <SimpleGrid cols={{ base: 1, xs: 2 }}>
+        <StorageField form={form} change={change} at={at} />
+      </SimpleGrid>
+      <PageFields form={form} change={change} at={at} />
+      <ClockFields form={form} change={change} at={at} />
+      <ShareField form={form} change={change} />
+    </Part>
+  );
   return (
     <WorkFormFrame
       error={revise.error}
@@ -59,19 +76,7 @@ function Editor({ name, env, close }: { name: string; env: Environment; close: (
       ) : (
         <Text size="sm">{t("env.changeText")}</Text>
       )}
-      <Part title={t("work.resources")} disabled={runs}>
-        <MachineFields form={form} change={change} at={at} />
-        <ImageField form={form} change={change} at={at} />
-        <ValueFields form={form} change={change} at={at} />
-      </Part>
-      <Part title={t("env.changeWays")}>
-        <SimpleGrid cols={{ base: 1, xs: 2 }}>
-          <StorageField form={form} change={change} at={at} />
-        </SimpleGrid>
-        <PageFields form={form} change={change} at={at} />
-        <ClockFields form={form} change={change} at={at} />
-        <ShareField form={form} change={change} />
-      </Part>
+      {runs ? [ways, machine] : [machine, ways]}
       <Group justify="flex-end">
         <Button variant="default" onClick={close}>
           {t("task.cancel")}
@@ -86,13 +91,13 @@ function Editor({ name, env, close }: { name: string; env: Environment; close: (
 
 function Part(props: { title: string; disabled?: boolean; children: ReactNode }) {
   return (
-    <Fieldset variant="unstyled" disabled={props.disabled}>
+    <fieldset className="bare" disabled={props.disabled}>
       <Stack gap="sm">
         <Title order={3} size="h5">
           {props.title}
         </Title>
         {props.children}
       </Stack>
-    </Fieldset>
+    </fieldset>
   );
 }
