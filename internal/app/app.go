@@ -87,7 +87,6 @@ type Config struct {
 	Past       restore.Past
 	Stores
 	Zones        []api.Zone
-	Demo         bool // the zones are the demo's
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
 	Quantum      time.Duration // placement's

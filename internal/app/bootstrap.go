@@ -8,6 +8,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/id"
 )
 
@@ -72,7 +73,7 @@ func (p *part) greet(ctx context.Context) {
 		signIn = "\n  sign in within 5 minutes, once: " + url + "/#code=" + code
 	}
 	more := ""
-	if p.cfg.Demo { // its nodes begin empty: what runs there holds devices and processes of this machine, and is charged
+	if inventory.IsDemo(p.cfg.Zones) { // its nodes begin empty: what runs there holds devices and processes of this machine, and is charged
 		more = "    fermi sample environments   # four environments to work and to train in\n"
 	}
 	token := filepath.Join(p.cfg.Data, tokenFile)

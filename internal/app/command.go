@@ -122,7 +122,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 			},
 			Bytes: record.SharedTier{Place: s.Store.Place, Endpoint: s.Store.Endpoint, Region: s.Store.Region, Credentials: s.Store.Credentials}, KeyFile: s.Store.Key,
 		},
-		Zones: zones, Demo: s.Demo, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, Network: s.Network, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, UIDBook: s.TenantBook, Folders: folders, Exe: exe,
+		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, Network: s.Network, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, UIDBook: s.TenantBook, Folders: folders, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
 }

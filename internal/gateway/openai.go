@@ -59,7 +59,7 @@ func isQuestion(path string) bool {
 }
 
 // errNoQuestion is the answer at a path of which only a service could know whether it has it, to somebody who named none.
-var errNoQuestion = fault.New(fault.NotFound, "UnknownRoute", fault.T("There is nothing at this path for everybody; what a service has of its own is asked with its name.", "该路径不存在；服务自有的路径须指明服务。")).
+var errNoQuestion = fault.New(fault.NotFound, "UnknownRoute", fault.T("There is nothing at this path, unless a service has it: name one.", "该路径不存在；若为某个服务自有的路径，请指明服务。")).
 	WithHint(fault.T(`POST /v1/chat/completions and its like with {"model": "NAME", …}; other paths of a service with ?model=NAME, or /inference/NAME/….`, `请使用 POST /v1/chat/completions 等并附上 {"model": "NAME", …}；服务的其他路径请加 ?model=NAME，或使用 /inference/NAME/…。`))
 
 var errNoModel = fault.New(fault.Invalid, "NoModel", fault.T(`Say which service: {"model": "NAME", …}.`, `请指明服务：{"model": "NAME", …}。`))

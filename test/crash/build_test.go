@@ -41,14 +41,13 @@ type construction struct {
 
 // builders are what makes builds, and looks at what came of them.
 type builders struct {
-	t     *testing.T
-	c     *harness.Cluster
-	cl    *client.Client
-	hub   *harness.Registry
-	base  string
-	code  string
-	ended int // how many have a known end
-	all   []*construction
+	t    *testing.T
+	c    *harness.Cluster
+	cl   *client.Client
+	hub  *harness.Registry
+	base string
+	code string
+	all  []*construction
 }
 
 // The label and the file say whose build it is: whatever is in the registry, it can be told apart.
@@ -134,7 +133,14 @@ func (b *builders) prepare() {
 
 // ask asks for builds, and that some of them end, until the server is gone. A few wait at a time.
 func (b *builders) ask(ctx context.Context, rnd *rand.Rand) {
-	for range 3 {
+	open := 0
+	_ = b.cl.Walk(ctx, image.JobKind, client.ListOptions{Limit: 500}, func(o api.Object) bool { // killed meanwhile: as if none were open
+		if !o.(*image.ImageJob).Status.Phase.Finished() {
+			open++
+		}
+		return true
+	})
+	for range 3 - open {
 		end := "true"
 		if rnd.IntN(4) == 0 {
 			end = "false"
@@ -143,6 +149,9 @@ func (b *builders) ask(ctx context.Context, rnd *rand.Rand) {
 	}
 	for ctx.Err() == nil {
 		pause(rnd, 2*time.Second)
+		if len(b.all) == 0 {
+			continue
+		}
 		if one := b.all[len(b.all)-1-rnd.IntN(min(3, len(b.all)))]; rnd.IntN(3) == 0 && one.acked {
 			one.stop = true
 			_ = client.Verb(ctx, b.cl, image.JobKind, "", one.name, "stop", nil) // answered or not, it may end

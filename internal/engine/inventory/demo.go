@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -146,4 +147,12 @@ func statusOf(z api.Zone, nodes []api.Node) api.ZoneStatus {
 		s.Devices += len(n.Spec.Devices)
 	}
 	return s
+}
+
+// IsDemo says that zones begin with the demo's.
+func IsDemo(zones []api.Zone) bool {
+	demo, _ := Demo()
+	return len(zones) >= len(demo) && slices.EqualFunc(zones[:len(demo)], demo, func(a, b api.Zone) bool {
+		return a.Meta.Name == b.Meta.Name && a.Spec.Virtual
+	})
 }
