@@ -260,7 +260,7 @@ func TestJoin(t *testing.T) {
 	l.until("a2", "back", func(n *api.Node) bool { return n.Status.Ready && n.Status.Reason == "" })
 }
 
-// TestRefused: tokens that are wrong or used, and a removed machine.
+// TestRefused: tokens that are wrong, used or expired, names and machines that are there already, and a removed machine.
 func TestRefused(t *testing.T) {
 	l := newLab(t, 3)
 	token, err := client.AddNode(t.Context(), l.cl, "", time.Hour)
@@ -276,6 +276,10 @@ func TestRefused(t *testing.T) {
 	secret, pin, _ := strings.Cut(token.Token, ".")
 	if out := try("a2", secret[:len(secret)-2]+"xx."+pin); !strings.Contains(out, "not valid") {
 		t.Error("a wrong token:", out)
+	}
+	short, err := client.AddNode(t.Context(), l.cl, "", time.Minute)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if out := try("a2", "nonsense"); !strings.Contains(out, "no join token") {
 		t.Error("no token:", out)
@@ -295,6 +299,10 @@ func TestRefused(t *testing.T) {
 	l.w.Host("a3").SetMachineID(l.w.Host("a2").MachineID())
 	if out := try("a3", again.Token, "--name", "a3"); !strings.Contains(out, "same machine id") {
 		t.Error("a cloned disk:", out)
+	}
+	harness.Eventually(t, "the short token expires", func() bool { return time.Now().After(short.ExpiresAt) })
+	if out := try("a3", short.Token, "--name", "a3"); !strings.Contains(out, "expired at") || !strings.Contains(out, "fermi node add") {
+		t.Error("an expired token:", out)
 	}
 	if _, err := l.cl.NodeVerb(t.Context(), "remove", "a2", -1); err != nil {
 		t.Fatal(err)

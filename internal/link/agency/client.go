@@ -370,7 +370,7 @@ func (m *Member) Run(ctx context.Context, attend Attend) error {
 			}
 		}
 		wait := jitter(pause)
-		if c := fault.CodeOf(last); c == fault.Unauthenticated || c == fault.Conflict {
+		if c := fault.CodeOf(last); c == fault.Unauthenticated || c == fault.Conflict || c == fault.Invalid {
 			wait = jitter(refusedWait)
 		}
 		if last != nil && last.Error() != said {
