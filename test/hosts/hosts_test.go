@@ -34,6 +34,7 @@ type lab struct {
 	server *world.Cmd
 	cl     *client.Client
 	agents map[string]*world.Cmd
+	bucket *bucket // nil: bytes lie in the server's folder
 }
 
 const (
@@ -47,8 +48,8 @@ func newLab(t *testing.T, hosts int) *lab {
 	return newLabOf(t, world.Config{Zones: []world.Zone{{Name: "a", Hosts: hosts}}})
 }
 
-// newLabOf starts the server on a1.
-func newLabOf(t *testing.T, cfg world.Config) *lab {
+// newLabOf starts the server on a1, with its bytes in a bucket on a host, where one is named.
+func newLabOf(t *testing.T, cfg world.Config, bucketOn ...string) *lab {
 	t.Helper()
 	bin, err := harness.Binary()
 	if err != nil {
@@ -56,6 +57,9 @@ func newLabOf(t *testing.T, cfg world.Config) *lab {
 	}
 	w := world.New(t, cfg)
 	l := &lab{t: t, w: w, bin: bin, api: w.Host("a1").At(apiPort), link: w.Host("a1").At(linkPort), agents: map[string]*world.Cmd{}}
+	for _, name := range bucketOn {
+		l.bucket = newBucket(t, w.Host(name))
+	}
 	l.serve()
 	l.report()
 	return l
@@ -99,7 +103,11 @@ func (l *lab) serve() {
 	l.t.Helper()
 	h := l.w.Host("a1")
 	data := filepath.Join(h.Disk(), "up")
-	l.server = l.begin(h, "server.log", nil, "up", "--data", data, "--listen", l.api, "--insecure", "--link-listen", l.link)
+	args := []string{"up", "--data", data, "--listen", l.api, "--insecure", "--link-listen", l.link}
+	if l.bucket != nil {
+		args = append(args, l.bucket.args()...)
+	}
+	l.server = l.begin(h, "server.log", nil, args...)
 	harness.Eventually(l.t, "the server is ready", func() bool {
 		raw, err := os.ReadFile(filepath.Join(data, "admin.token"))
 		if err != nil {
