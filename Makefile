@@ -320,6 +320,13 @@ bench-checkpoint: ## a save to the local disk against the same writer without ha
 bench-rendezvous: ## a generation of 16,384 launchers; all attached again after the server is killed
 	@go run ./bench rendezvous
 
+bench-agents: build ## 200 agents with 8 launchers each attach again after the leading server is killed; what an idle agent costs (root)
+	@FERMI_BIN=$(abspath bin/fermi) go run ./bench agents
+
+bench-hosts: build ## a rank killed and a host lost over four hosts; DDP over two zones beside the preview's estimate (root; Debian's PyTorch, installed if missing)
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
+	@FERMI_BIN=$(abspath bin/fermi) go run ./bench hosts
+
 bench-kube: build ## gangs on 1,250 KWOK nodes against a plain client and kube-scheduler, FERMI_KUBE_GANGS for one smaller shape (programs built from source and kept)
 	@test/kube/build.sh etcd kube-apiserver kube-scheduler kwok >/dev/null
 	@FERMI_KUBE=$(abspath $(CACHE)/kube) go run ./bench kube

@@ -32,6 +32,8 @@ var benchmarks = []benchmark{
 	{"ha", benchHA},
 	{"recovery", benchRecovery},
 	{"rendezvous", benchRendezvous},
+	{"agents", benchAgents},
+	{"hosts", benchHosts},
 	{"preflight", benchPreflight},
 	{"overhead", benchOverhead},
 	{"saving", benchSaving},
@@ -46,7 +48,7 @@ var benchmarks = []benchmark{
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench results|start|submit|archive|web|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|mind|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint|curves|gateway|ssh|data|kube")
+		fail("usage: bench results|start|submit|archive|web|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|mind|ha|recovery|overhead|saving|rendezvous|agents|hosts|preflight|checkpoint|curves|gateway|ssh|data|kube")
 	}
 	if os.Args[1] == "results" {
 		if err := writePage(); err != nil {

@@ -35,14 +35,14 @@ const (
 	rendezvousPatience = 5 * time.Minute
 )
 
-// rendezvousRole says which process this is; the bench starts itself for each.
-const rendezvousRole = "FERMI_BENCH_RENDEZVOUS"
+// childRole says which process of a benchmark this is; the bench starts itself for each.
+const childRole = "FERMI_BENCH_ROLE"
 
 // benchRendezvous: one task of 16,384 replicas. The server process has the real store, link and
 // training controller; the launchers are real clients of the link, over TLS, in processes of their
 // own, that start nothing: a generation that they are told of is at once one that they have started.
 func benchRendezvous(ctx context.Context, r *report) error {
-	switch role := os.Getenv(rendezvousRole); role {
+	switch role := os.Getenv(childRole); role {
 	case "":
 		return measureRendezvous(ctx, r)
 	case "server":
@@ -62,7 +62,7 @@ func measureRendezvous(ctx context.Context, r *report) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	server, err := startChild(ctx, dir, "server")
+	server, err := startChild(ctx, "rendezvous", dir, "server")
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func measureRendezvous(ctx context.Context, r *report) error {
 	var launchers []*child
 	share := rendezvousLaunchers() / rendezvousProcesses
 	for i := range rendezvousProcesses {
-		l, err := startChild(ctx, dir, fmt.Sprintf("%d-%d", i*share, (i+1)*share))
+		l, err := startChild(ctx, "rendezvous", dir, fmt.Sprintf("%d-%d", i*share, (i+1)*share))
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func measureLosses(ctx context.Context, r *report, dir string, server **child) e
 	for n := range rendezvousLosses {
 		begin := time.Now()
 		(*server).kill()
-		next, err := startChild(ctx, dir, "server")
+		next, err := startChild(ctx, "rendezvous", dir, "server")
 		if err != nil {
 			return err
 		}
@@ -168,15 +168,15 @@ type child struct {
 	lines chan string
 }
 
-func startChild(ctx context.Context, dir, role string) (*child, error) {
+func startChild(ctx context.Context, bench, dir, role string) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(ctx, exe, "rendezvous"), role: role, lines: make(chan string, 64)}
+	c := &child{cmd: exec.CommandContext(ctx, exe, bench), role: role, lines: make(chan string, 64)}
 	c.cmd.Dir, c.cmd.Stderr = dir, os.Stderr
-	c.cmd.Env = append(os.Environ(), rendezvousRole+"="+role)
-	if role != "server" { // thousands of launchers in one process: their collector is not what is measured
+	c.cmd.Env = append(os.Environ(), childRole+"="+role)
+	if !strings.HasPrefix(role, "server") { // thousands of launchers in one process: their collector is not what is measured
 		c.cmd.Env = append(c.cmd.Env, "GOGC=400")
 	}
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}

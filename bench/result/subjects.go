@@ -55,6 +55,8 @@ var groups = []group{
 		{"recovery", "make bench-recovery", "SIGKILL of one of four PyTorch ranks until the next step, Fermi and torchrun in turn; rank 0 and the lead are among the killed in a quarter. SIGSTOP of one, in the same run."},
 		{"overhead", "make bench-overhead", "A PyTorch training of four ranks under Fermi and under torchrun in turn, nothing failing; pairs of 60 steps, bootstrap over pairs."},
 		{"rendezvous", "make bench-rendezvous", "A new generation of 16,384 launchers, server and launchers on the same cores; then the server is killed and another one starts on its data."},
+		{"agents", "make bench-agents", "200 agents with 8 launchers each, goroutines of two processes that speak the protocol over TLS and certificates, and two servers with an outside etcd; the leading one is killed, five times. The cost of an idle agent is a real one's, on a host of `make e2e-hosts`."},
+		{"hosts", "make bench-hosts", "PyTorch DDP over four hosts, network namespaces in two zones 12 ms apart, each with an agent: a rank killed, a host without power (elastic from 2 to 4, a standby on each), and the same samples on one host and over both zones, beside what the preview says."},
 		{"curves", "make bench-curves", "1,000 launchers hand over 10 series of one point a second into SQLite for ten minutes, and the server is killed twice while they do; a series of a million points is opened over the API of the shipped binary."},
 		{"preflight", "make bench-preflight", "The checks before the first start of a gang on 64 virtual nodes."},
 		{"faults", "make e2e-faults", "200 seeded faults of 31 kinds, 27 of them real PyTorch's, beside a healthy training that nothing may stop."},

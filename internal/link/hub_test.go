@@ -602,3 +602,81 @@ func TestSlowStoreHoldsUpOnlyTheLog(t *testing.T) {
 	close(logs.release)
 	<-c.Shipped()
 }
+
+// awayLogs are those of a store that answers nobody until it is back.
+type awayLogs struct {
+	Logs
+	back chan struct{}
+}
+
+func (l *awayLogs) wait(ctx context.Context) error {
+	select {
+	case <-l.back:
+		return nil
+	case <-ctx.Done():
+		return fault.From(ctx.Err())
+	}
+}
+
+func (l *awayLogs) Durable(ctx context.Context, taskID, replica string) (int64, error) {
+	if err := l.wait(ctx); err != nil {
+		return 0, err
+	}
+	return l.Logs.Durable(ctx, taskID, replica)
+}
+
+func (l *awayLogs) Append(ctx context.Context, taskID, replica string, offset int64, data []byte) (int64, error) {
+	if err := l.wait(ctx); err != nil {
+		return 0, err
+	}
+	return l.Logs.Append(ctx, taskID, replica, offset, data)
+}
+
+// TestAttachesWithoutStore: a launcher attaches while the store of logs is away, is told to start and says how that went; when the store is back its log is there whole and
+// once, also what a server before had stored of it.
+func TestAttachesWithoutStore(t *testing.T) {
+	w := newWorld(t)
+	spooled := newMemSpool()
+	for i := range 100 {
+		spooled.add(i, fmt.Sprint("line ", i))
+	}
+	parts, err := ParseName(testName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := logbook.New(logbook.Config{Blob: w.store, Log: w.quiet(), Clock: clock.Real})
+	if _, err := before.Append(t.Context(), parts.TaskID, parts.LogKey(), 0, spooled.data); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := before.Finish(t.Context(), parts.TaskID, parts.LogKey()); err != nil || n != int64(len(spooled.data)) {
+		t.Fatal(n, err)
+	}
+	logs := &awayLogs{back: make(chan struct{})}
+	logs.Logs = logbook.New(logbook.Config{Blob: w.store, Log: w.quiet(), Clock: clock.Real})
+	next := w.serve("next", 2, logs)
+	c, spool, o, _ := w.client(testName, w.endpoints(next.target), 0)
+	for i := range 100 {
+		spool.add(i, fmt.Sprint("line ", i))
+	}
+	eventually(t, "it is attached", func() bool { return next.hub.Attached(testName) })
+	if err := next.hub.Go(testName, 1, first); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is told to start", func() bool { n, _ := o.heard(); return n > 0 })
+	c.Exited(engine.Exit{Reason: engine.ReasonSucceeded})
+	eventually(t, "exited", func() bool { got, _ := next.hub.State(testName); return got == engine.StateExited })
+	spool.add(100, "line 100")
+	spool.close()
+	close(logs.back)
+	<-c.Shipped()
+	var got []string
+	if err := logbook.New(logbook.Config{Blob: w.store, Log: w.quiet(), Clock: clock.Real}).Read(t.Context(), "task-a", logbook.ReadOptions{}, func(_ string, l logbook.Line) error {
+		got = append(got, string(l.Text))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 101 || got[0] != "line 0" || got[100] != "line 100" {
+		t.Errorf("%d lines", len(got))
+	}
+}

@@ -164,12 +164,22 @@ func (s *linkServer) welcome(ctx context.Context, p *peer, hello *linkpb.Hello) 
 	if hello.GetEpoch() > p.epoch {
 		return 0, status.Error(codes.Unavailable, "the launcher has already heard a newer leader")
 	}
-	from, err := s.hub.cfg.Logs.Durable(ctx, p.parts.TaskID, p.parts.LogKey())
-	if err != nil {
-		return 0, Status(err)
+	short, cancel := context.WithTimeout(ctx, knownIn)
+	defer cancel()
+	from, err := s.hub.cfg.Logs.Durable(short, p.parts.TaskID, p.parts.LogKey())
+	switch {
+	case err == nil:
+		return from, nil
+	case ctx.Err() == nil && (short.Err() != nil || fault.CodeOf(err).Retry()):
+		s.hub.cfg.Log.Warn("how much of a log is stored can't be known now; its launcher sends all of it", "replica", p.name, "error", err)
+		return 0, nil // what is stored already is skipped
 	}
-	return from, nil
+	return 0, Status(err)
 }
+
+// knownIn is how long the store of logs is asked before a launcher is welcomed without: it must not wait for a bucket that is away, and looks for another
+// server soon after.
+const knownIn = time.Second
 
 // writeTo is the only one who sends. It ends the stream by returning.
 func (s *linkServer) writeTo(p *peer, stream linkpb.Link_AttachServer) error {

@@ -23,11 +23,8 @@ type servers struct {
 	*lab
 	args    []string // of each
 	running map[string]*world.Cmd
-	bucket  *world.Cmd
-	files   string // of the bucket
+	bucket  *bucket
 }
-
-const bucketPort = 7480
 
 // newServers starts the bucket on a5 and servers on a1, a2 and a3.
 func newServers(t *testing.T) *servers {
@@ -51,25 +48,14 @@ func newServers(t *testing.T) *servers {
 	t.Cleanup(etcd.Close)
 	w := world.New(t, world.Config{Zones: []world.Zone{{Name: "a", Hosts: 5}}})
 	l := &lab{t: t, w: w, bin: bin, link: w.Host("a1").At(linkPort), agents: map[string]*world.Cmd{}}
-	s := &servers{lab: l, running: map[string]*world.Cmd{}, files: filepath.Join(w.Host("a5").Disk(), "s3")}
-	write := func(name string, content []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	s.args = []string{
-		"--insecure", "--etcd-endpoints", etcd.Endpoint(), "--history-url", pgtest.New(t), "--log-level", "info",
-		"--bytes-store", "s3://bucket/fermi", "--bytes-endpoint", "http://" + w.Host("a5").At(bucketPort), "--bytes-region", "cn-north-1",
-		"--bytes-credentials-file", write("credentials.json", []byte(`{"accessKeyId":"AKtest","secretAccessKey":"secretsecret"}`)),
-		"--servers-key-file", write("operator.key", seal.NewKey()),
-	}
-	if err := os.MkdirAll(filepath.Join(s.files, "bucket"), 0o700); err != nil {
+	s := &servers{lab: l, running: map[string]*world.Cmd{}}
+	l.report()
+	s.bucket = newBucket(t, w.Host("a5"))
+	operator := filepath.Join(dir, "operator.key")
+	if err := os.WriteFile(operator, seal.NewKey(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.report()
-	s.openBucket()
+	s.args = append(s.bucket.args(), "--insecure", "--etcd-endpoints", etcd.Endpoint(), "--history-url", pgtest.New(t), "--log-level", "info", "--servers-key-file", operator)
 	for _, name := range []string{"a1", "a2", "a3"} {
 		s.start(name)
 	}
@@ -77,18 +63,6 @@ func newServers(t *testing.T) *servers {
 		s.at(name)
 	}
 	return s
-}
-
-func (s *servers) openBucket() {
-	s.t.Helper()
-	h := s.w.Host("a5")
-	s.bucket = h.Command(os.Getenv("FERMI_S3_SERVER"), "--port", h.At(bucketPort), "--region", "cn-north-1", "--quiet", "posix", s.files)
-	s.bucket.Env = append(os.Environ(), "ROOT_ACCESS_KEY=AKtest", "ROOT_SECRET_KEY=secretsecret")
-	if err := s.bucket.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	bucket := s.bucket
-	go func() { _ = bucket.Wait() }()
 }
 
 func (s *servers) start(name string) {
@@ -180,9 +154,9 @@ func TestApart(t *testing.T) {
 	// The bucket is away for a while.
 	s.talk("patient", 60)
 	s.phase("patient", api.PhaseRunning)
-	s.kill(s.bucket)
+	s.kill(s.bucket.cmd)
 	time.Sleep(3 * time.Second) // as long as it is away
-	s.openBucket()
+	s.bucket.open()
 	s.said("patient", 60, "a3", "a1")
 
 	// Keys are changed at one server.

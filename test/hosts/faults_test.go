@@ -34,9 +34,10 @@ const (
 	faultAgent    = "agent"     // the agent is killed, and started again
 	faultLauncher = "launchers" // all launchers of a machine are killed
 	faultRank     = "ranks"     // all ranks of a machine are killed
+	faultBucket   = "bucket"    // the bucket with logs and outputs is away until all steps were made
 )
 
-var faults = []string{faultPower, faultCut, faultRank, faultFreeze, faultMute, faultServer, faultDeaf, faultAgent, faultZones, faultLauncher}
+var faults = []string{faultPower, faultCut, faultRank, faultFreeze, faultMute, faultServer, faultDeaf, faultAgent, faultZones, faultLauncher, faultBucket}
 
 const (
 	steps     = 260
@@ -59,11 +60,11 @@ func drillOf(seed, number int, machines []string) drill {
 	}
 }
 
-// TestFaults: machines, zones, servers, agents and launchers fail while gangs train over four machines in two zones. No machine has two replicas
+// TestFaults: machines, zones, servers, the bucket, agents and launchers fail while gangs train over four machines in two zones. No machine has two replicas
 // at once, no task is lost, each ends with the bits of a run that nothing happened to, and the machines come back.
 // FERMI_HOSTS_FAULTS of them, from FERMI_HOSTS_FROM on, of FERMI_HOSTS_SEED.
 func TestFaults(t *testing.T) {
-	l := newLabOf(t, world.Config{Zones: []world.Zone{{Name: "a", Hosts: 3}, {Name: "b", Hosts: 2}}, Link: world.Link{RTT: 12 * time.Millisecond}})
+	l := newLabOf(t, world.Config{Zones: []world.Zone{{Name: "a", Hosts: 4}, {Name: "b", Hosts: 2}}, Link: world.Link{RTT: 12 * time.Millisecond}}, "a4")
 	machines := []string{"a2", "a3", "b1", "b2"}
 	l.twoZones(machines)
 	l.only(machines...)
@@ -142,6 +143,12 @@ func (l *lab) drill(name string, d drill, machines []string, want string) {
 			return s.Phase.Finished() || s.Phase == api.PhaseRunning && (s.Generation > before.Generation || s.Attempt > before.Attempt)
 		})
 		heal()
+	case faultBucket:
+		harness.Eventually(l.t, "it makes all its steps", func() bool { return l.lines(id) >= steps })
+		heal()
+		if s := l.task(name).Status; s.Generation > before.Generation || s.Attempt > before.Attempt {
+			l.t.Errorf("it was begun again: attempt %d, generation %d", s.Attempt, s.Generation)
+		}
 	default: // it is silent, then lost; or it is back before
 		harness.Eventually(l.t, "it is found", func() bool {
 			s := l.task(name).Status
@@ -196,6 +203,9 @@ func (l *lab) strike(d drill) (heal func()) {
 	case faultAgent:
 		l.kill(l.agents[d.victim])
 		return func() { l.agent(d.victim, "") }
+	case faultBucket:
+		l.kill(l.bucket.cmd)
+		return l.bucket.open
 	case faultLauncher:
 		killAll(h, "launch")
 	case faultRank:

@@ -34,6 +34,7 @@ type lab struct {
 	server *world.Cmd
 	cl     *client.Client
 	agents map[string]*world.Cmd
+	bucket *bucket // nil: bytes lie in the server's folder
 }
 
 const (
@@ -47,8 +48,8 @@ func newLab(t *testing.T, hosts int) *lab {
 	return newLabOf(t, world.Config{Zones: []world.Zone{{Name: "a", Hosts: hosts}}})
 }
 
-// newLabOf starts the server on a1.
-func newLabOf(t *testing.T, cfg world.Config) *lab {
+// newLabOf starts the server on a1, with its bytes in a bucket on a host, where one is named.
+func newLabOf(t *testing.T, cfg world.Config, bucketOn ...string) *lab {
 	t.Helper()
 	bin, err := harness.Binary()
 	if err != nil {
@@ -56,6 +57,9 @@ func newLabOf(t *testing.T, cfg world.Config) *lab {
 	}
 	w := world.New(t, cfg)
 	l := &lab{t: t, w: w, bin: bin, api: w.Host("a1").At(apiPort), link: w.Host("a1").At(linkPort), agents: map[string]*world.Cmd{}}
+	for _, name := range bucketOn {
+		l.bucket = newBucket(t, w.Host(name))
+	}
 	l.serve()
 	l.report()
 	return l
@@ -99,7 +103,11 @@ func (l *lab) serve() {
 	l.t.Helper()
 	h := l.w.Host("a1")
 	data := filepath.Join(h.Disk(), "up")
-	l.server = l.begin(h, "server.log", nil, "up", "--data", data, "--listen", l.api, "--insecure", "--link-listen", l.link)
+	args := []string{"up", "--data", data, "--listen", l.api, "--insecure", "--link-listen", l.link}
+	if l.bucket != nil {
+		args = append(args, l.bucket.args()...)
+	}
+	l.server = l.begin(h, "server.log", nil, args...)
 	harness.Eventually(l.t, "the server is ready", func() bool {
 		raw, err := os.ReadFile(filepath.Join(data, "admin.token"))
 		if err != nil {
@@ -260,7 +268,7 @@ func TestJoin(t *testing.T) {
 	l.until("a2", "back", func(n *api.Node) bool { return n.Status.Ready && n.Status.Reason == "" })
 }
 
-// TestRefused: tokens that are wrong or used, and a removed machine.
+// TestRefused: tokens that are wrong, used or expired, names and machines that are there already, and a removed machine.
 func TestRefused(t *testing.T) {
 	l := newLab(t, 3)
 	token, err := client.AddNode(t.Context(), l.cl, "", time.Hour)
@@ -276,6 +284,10 @@ func TestRefused(t *testing.T) {
 	secret, pin, _ := strings.Cut(token.Token, ".")
 	if out := try("a2", secret[:len(secret)-2]+"xx."+pin); !strings.Contains(out, "not valid") {
 		t.Error("a wrong token:", out)
+	}
+	short, err := client.AddNode(t.Context(), l.cl, "", time.Minute)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if out := try("a2", "nonsense"); !strings.Contains(out, "no join token") {
 		t.Error("no token:", out)
@@ -295,6 +307,10 @@ func TestRefused(t *testing.T) {
 	l.w.Host("a3").SetMachineID(l.w.Host("a2").MachineID())
 	if out := try("a3", again.Token, "--name", "a3"); !strings.Contains(out, "same machine id") {
 		t.Error("a cloned disk:", out)
+	}
+	harness.Eventually(t, "the short token expires", func() bool { return time.Now().After(short.ExpiresAt) })
+	if out := try("a3", short.Token, "--name", "a3"); !strings.Contains(out, "expired at") || !strings.Contains(out, "fermi node add") {
+		t.Error("an expired token:", out)
 	}
 	if _, err := l.cl.NodeVerb(t.Context(), "remove", "a2", -1); err != nil {
 		t.Fatal(err)

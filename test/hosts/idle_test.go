@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +93,16 @@ func TestIdle(t *testing.T) {
 	share := float64(worked(t, pid)-before) / float64(time.Since(begun))
 	own, all := memory(t, pid, "RssAnon"), memory(t, pid, "VmRSS")
 	t.Logf("an idle agent: %.2f %% of a core, %d MiB of its own, %d MiB with the pages of the program", 100*share, own>>20, all>>20)
+	if path := os.Getenv("FERMI_IDLE_REPORT"); path != "" {
+		raw, err := json.Marshal(map[string]float64{"percent": 100 * share, "ownMiB": float64(own) / (1 << 20), "allMiB": float64(all) / (1 << 20)})
+		if err == nil {
+			err = os.WriteFile(path, raw, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return // whoever asked compares
+	}
 	if share > idleShare || own > idleMemory {
 		t.Errorf("at most %.1f %% and %d MiB are allowed", 100*idleShare, idleMemory>>20)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -108,6 +109,23 @@ func (l *lab) marked(name string, split where.Split) {
 	}, "python3", "-c", string(script))
 }
 
+// hasGate says that a host drops what comes in plain from some others. Its packet filter is read as the agent reads it: there need be no nft program.
+func (l *lab) hasGate(name string) (has bool) {
+	l.t.Helper()
+	if err := l.w.Host(name).Do(func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		tables, err := c.ListTables()
+		has = slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == "fermi-tunnel" })
+		return err
+	}); err != nil {
+		l.t.Fatal(err)
+	}
+	return has
+}
+
 // reaches says that a host can open a connection to the agent of another.
 func (l *lab) reaches(from, to string) bool {
 	cmd := l.w.Host(from).Command("python3", "-c", "import socket,sys; socket.create_connection((sys.argv[1], 7073), 3)", l.w.Host(to).Addr().String())
@@ -130,7 +148,50 @@ func (l *lab) killTunnel(host string) {
 	harness.Eventually(l.t, "the tunnel of "+host+" is gone", func() bool { return h.Command("ip", "link", "show", "wgfermi").Run() != nil })
 }
 
-// TestEncrypted: what two machines of zones send each other is read on the line, until an operator wants it encrypted; then nothing of it is, whatever sends it: while all is well, while the
+// plainPacket has b1 send to a2 in plain, by a rule of routing that goes before ours: it is on the line, and a2 takes only what is encrypted.
+func (l *lab) plainPacket(e *eavesdropper) {
+	l.t.Helper()
+	const port = "9999"
+	one, other := l.w.Host("a2"), l.w.Host("b1")
+	heard := filepath.Join(one.Disk(), "heard")
+	listener := one.Command("python3", "-c", "import socket,sys\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.bind(('',"+port+"))\nf=open(sys.argv[1],'ab',0)\nwhile True: f.write(s.recv(100)+b'\\n')", heard)
+	if err := listener.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() {
+		_ = listener.Process.Kill()
+		_ = listener.Wait()
+	}()
+	send := func(text string) {
+		if out, err := other.Command("python3", "-c", "import socket,sys; socket.socket(socket.AF_INET,socket.SOCK_DGRAM).sendto(sys.argv[2].encode(),(sys.argv[1],"+port+"))", one.Addr().String(), text).CombinedOutput(); err != nil {
+			l.t.Logf("%v %s", err, out)
+		}
+	}
+	has := func(text string) bool {
+		raw, _ := os.ReadFile(heard)
+		return strings.Contains(string(raw), text)
+	}
+	harness.Eventually(l.t, "a packet comes through the tunnel", func() bool { send("first"); return has("first") })
+	past := []string{"pref", "100", "ipproto", "udp", "dport", port, "lookup", "main"}
+	if out, err := other.Command("ip", append([]string{"rule", "add"}, past...)...).CombinedOutput(); err != nil {
+		l.t.Fatalf("%v %s", err, out)
+	}
+	harness.Eventually(l.t, "packets are on the line in plain", func() bool {
+		send("in plain")
+		_, _, plain := e.saw()
+		return len(plain) > 2
+	})
+	if out, err := other.Command("ip", append([]string{"rule", "del"}, past...)...).CombinedOutput(); err != nil {
+		l.t.Fatalf("%v %s", err, out)
+	}
+	harness.Eventually(l.t, "a packet comes through the tunnel again", func() bool { send("last"); return has("last") })
+	if has("in plain") {
+		l.t.Error("a2 took a packet that was not encrypted")
+	}
+	e.forget()
+}
+
+// TestEncrypted: what two machines of zones send each other is read on the line, until an operator wants it encrypted; then nothing of it is, whatever sends it, and what comes in plain all the same is not taken: while all is well, while the
 // agent is dead, and while WireGuard is dead too, which closes the way. Work that can't be encrypted waits and says so. Undone, nothing is left.
 func TestEncrypted(t *testing.T) {
 	l := newLabOf(t, world.Config{Zones: []world.Zone{{Name: "a", Hosts: 2}, {Name: "b", Hosts: 1}}, Link: world.Link{RTT: 2 * time.Millisecond}})
@@ -163,6 +224,8 @@ func TestEncrypted(t *testing.T) {
 	if logs := l.logs("sealed"); !strings.Contains(logs, "heard MARK-OF-THE-TEST") || !strings.Contains(logs, "sum 3.0 on b1") || !strings.Contains(logs, "Socket") {
 		t.Errorf("%s", logs)
 	}
+
+	l.plainPacket(e)
 
 	// The agent's death changes nothing; that of WireGuard closes the way.
 	l.kill(l.agents["b1"])
@@ -227,7 +290,7 @@ func TestEncrypted(t *testing.T) {
 		harness.Eventually(t, "nothing is left on "+name, func() bool {
 			rules, err := l.w.Host(name).Command("ip", "rule").Output()
 			routes, _ := l.w.Host(name).Command("ip", "route", "show", "table", "5210").Output()
-			return err == nil && !strings.Contains(string(rules), "5210") && len(bytes.TrimSpace(routes)) == 0 && l.w.Host(name).Command("ip", "link", "show", "wgfermi").Run() != nil
+			return err == nil && !strings.Contains(string(rules), "5210") && !l.hasGate(name) && len(bytes.TrimSpace(routes)) == 0 && l.w.Host(name).Command("ip", "link", "show", "wgfermi").Run() != nil
 		})
 	}
 	harness.Eventually(t, "the machines reach each other in plain", func() bool { return l.reaches("a2", "b1") })

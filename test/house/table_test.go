@@ -202,7 +202,7 @@ var technology = []struct {
 	{"github.com/aws/", []string{"internal/blob/s3", "internal/bucket"}},
 	{"golang.zx2c4.com/", []string{"internal/engine/tunnel"}},
 	{"github.com/vishvananda/", []string{"internal/engine/network", "internal/engine/tunnel", "test/..."}},
-	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
+	{"github.com/google/nftables", []string{"internal/engine/network", "internal/engine/tunnel", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "api/v1/quantity", "internal/engine/kubeengine/...", "internal/app/agent/watch", "internal/app/mirror", "test/pods"}},
 	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/message", "internal/link/talk/...", "internal/link/agency/...", "internal/link/callhome", "internal/link/exchange", "internal/link/intake", "internal/link/ledger", "internal/link/door", "internal/link/curve", "internal/link/lend", "internal/link/signature", "internal/store/...", "internal/app", "internal/launch"}},

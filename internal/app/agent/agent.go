@@ -260,6 +260,7 @@ func (a *agent) admit(r *engine.Replica, token string) error {
 	if err := a.fits(r); err != nil {
 		return err
 	}
+	nameFast(r, inventory.RDMAPorts)
 	path := a.tokenFile(r.Name)
 	if had, err := os.ReadFile(path); err == nil && string(had) == token {
 		return nil

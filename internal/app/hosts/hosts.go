@@ -79,6 +79,7 @@ func New(cfg Config) *Hosts {
 // Lead makes the engine of a leadership; give it back at its end.
 func (h *Hosts) Lead(epoch store.Epoch, mint func(engine.Name) string) (e *agentengine.Engine, give func()) {
 	e = agentengine.New(agentengine.Config{
+		Takes: func(version string) error { return agency.Compatible(h.cfg.Version, version) },
 		Epoch: epoch.Revision, Mint: mint, Joined: h.joined, Expected: h.expected, Settings: h.settings, Homeless: h.homeless, Upgraded: h.upgraded, Measured: h.cfg.Measured, Log: h.cfg.Log, Clock: clock.Real,
 	})
 	h.epoch.Store(&epoch)

@@ -35,6 +35,8 @@ type Config struct {
 	Upgraded func(node string, u joined.Upgrade)
 	// Measured is told how far zones are apart, as their agents found; nil: nobody measures.
 	Measured func(from, to string, m api.MeasuredLatency)
+	// Takes is nil for the version of an agent that can be served; nil: all are.
+	Takes func(version string) error
 	// Wait is how long everybody that joined may take to attach before the engine is ready without them; 3 s when 0.
 	Wait  time.Duration
 	Log   *slog.Logger
@@ -78,6 +80,9 @@ type host struct {
 	rival   string
 	rivalAt time.Time
 	refused *fault.Error // why it does not obey us; nil: it does
+	// turned is why its agent was not taken, and when.
+	turned   *fault.Error
+	turnedAt time.Time
 	// waiting are orders for when it attaches.
 	starts map[engine.Name]engine.Replica
 	stops  map[engine.Name]time.Duration
@@ -324,10 +329,16 @@ func (e *Engine) enter(node string, hello Hello, v *visit) (*host, error) {
 			"Another agent is attached as node %s. Was the disk or the data folder of this machine cloned?", "已有另一个代理以节点 %s 的身份连接。本机的磁盘或数据目录是否为克隆？", node)).
 			WithHint(fault.T("Delete the data folder of the copy, make a new token with `fermi node add`, and join again under another name.", "请删除副本的数据目录，用 `fermi node add` 生成新令牌，并以其他名称重新加入。"))
 	}
+	if e.cfg.Takes != nil {
+		if err := e.cfg.Takes(hello.Version); err != nil {
+			h.turned, h.turnedAt = fault.From(err), now
+			return nil, err
+		}
+	}
 	if h.now != nil {
 		h.now.end()
 	}
-	h.now, h.said, h.heard, h.refused = v, hello, now, nil
+	h.now, h.said, h.heard, h.refused, h.turned = v, hello, now, nil, nil
 	h.skew = hello.Now.Sub(now)
 	h.node = hello.Node
 	return h, nil
@@ -545,7 +556,11 @@ func ReadHello(f Frame) (h Hello, err error) {
 	if f.Kind != kindHello {
 		return h, fault.New(fault.Invalid, "NoHello", fault.T("An agent begins with hello, not with %q.", "代理应首先发送 hello，而非 %q。", f.Kind))
 	}
-	return h, json.Unmarshal(f.Body, &h)
+	if err := json.Unmarshal(f.Body, &h); err != nil {
+		return h, fault.New(fault.Invalid, "BadHello", fault.T("What the agent says of itself can't be read: it speaks another protocol than this server.", "无法读取代理的自述：其协议与该服务器不同。")).
+			WithHint(fault.T("Install the server's version on this machine.", "请在本机安装与服务器相同的版本。")).Because(err)
+	}
+	return h, nil
 }
 
 var errStopped = fault.New(fault.Unavailable, "EngineStopped", fault.T("This server does not lead any more.", "该服务器已不再是主节点。"))

@@ -15,7 +15,7 @@ const (
 	ReasonRefused = "AgentRefuses"
 )
 
-// rivalFor is how long a second agent of the same identity is told of.
+// rivalFor is how long a second agent of the same identity is told of, and one that was not taken; it knocks again before that.
 const rivalFor = time.Minute
 
 // status is the node as it is to be shown; kept is how it is stored. false: nothing is to be said yet. For holders of the lock.
@@ -40,6 +40,9 @@ func (h *host) status(kept api.Node, now time.Time) (api.Node, bool) {
 	switch {
 	case h.refused != nil:
 		n.Status.Ready, n.Status.Reason, n.Status.Message = false, ReasonRefused, h.refused.Message
+	case h.turned != nil && h.now == nil && now.Sub(h.turnedAt) < rivalFor:
+		n.Status.Ready, n.Status.Reason = false, h.turned.Reason
+		n.Status.Message = fault.Text{EN: join(h.turned.Message.EN, " ", h.turned.Hint.EN), ZH: h.turned.Message.ZH + h.turned.Hint.ZH}
 	case away:
 		n.Status.Ready, n.Status.Reason = false, ReasonSilent
 		n.Status.Message = fault.T(

@@ -158,7 +158,7 @@ func (t *Tunnel) Keep(ctx context.Context, changed func()) error {
 // make has the kernel do what is wished. What can't be encrypted is closed first.
 func (t *Tunnel) make(ctx context.Context, w Wish) (map[netip.Addr]bool, error) {
 	if len(w.Peers) == 0 {
-		return nil, errors.Join(route(nil, nil, 0, netip.Addr{}), rules(w, t.cfg.Port), removeDevice())
+		return nil, errors.Join(route(nil, nil, 0, netip.Addr{}), rules(w, t.cfg.Port), gate(w, t.cfg.Port), removeDevice())
 	}
 	closed := map[netip.Addr]bool{}
 	open := map[netip.Addr]bool{}
@@ -170,7 +170,7 @@ func (t *Tunnel) make(ctx context.Context, w Wish) (map[netip.Addr]bool, error) 
 			}
 		}
 	}
-	if err := errors.Join(bar(closed), rules(w, t.cfg.Port)); err != nil {
+	if err := errors.Join(bar(closed), rules(w, t.cfg.Port), gate(w, t.cfg.Port)); err != nil {
 		return nil, err
 	}
 	index, err := t.device(ctx)

@@ -40,11 +40,12 @@ const (
 )
 
 const (
-	dialIn      = 5 * time.Second
-	joinIn      = 20 * time.Second
-	renewEvery  = 12 * time.Hour
-	firstPause  = 200 * time.Millisecond
-	mostPause   = 10 * time.Second
+	dialIn     = 5 * time.Second
+	joinIn     = 20 * time.Second
+	renewEvery = 12 * time.Hour
+	firstPause = 200 * time.Millisecond
+	// mostPause is that of launchers too: an election takes seconds, and whoever has waited through it is soon back.
+	mostPause   = 2 * time.Second
 	refusedWait = 30 * time.Second
 	maxMessage  = 16 << 20
 )
@@ -370,7 +371,7 @@ func (m *Member) Run(ctx context.Context, attend Attend) error {
 			}
 		}
 		wait := jitter(pause)
-		if c := fault.CodeOf(last); c == fault.Unauthenticated || c == fault.Conflict {
+		if c := fault.CodeOf(last); c == fault.Unauthenticated || c == fault.Conflict || c == fault.Invalid {
 			wait = jitter(refusedWait)
 		}
 		if last != nil && last.Error() != said {

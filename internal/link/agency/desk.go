@@ -167,9 +167,6 @@ func (d *Desk) Attach(s agencypb.Agency_AttachServer) error {
 		return err
 	}
 	hello, err := agentengine.ReadHello(plain(first))
-	if err == nil {
-		err = Compatible(d.cfg.Version, hello.Version)
-	}
 	if err != nil {
 		return s.Send(wire(agentengine.Refuse(err)))
 	}
