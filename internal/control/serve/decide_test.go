@@ -42,7 +42,7 @@ func (w *world) turn() plan {
 			w.t.Fatalf("no rest: %+v", p)
 		}
 		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || !reflect.DeepEqual(p.status, w.service.Status)
-		w.seen.carry(w.c, &p, w.now)
+		carry(&w.seen, w.c, &p, w.now)
 		if w.armed && w.endpoints != nil {
 			w.lowest = min(w.lowest, len(w.endpoints.Spec.Replicas))
 		}

@@ -160,15 +160,13 @@ type Load struct {
 	Known       bool    // somebody reports
 	Now         int     // requests that are worked on or wait
 	Waiting     int     // of them
+	Grew        int     // how many more wait than when the window began
 	Concurrency float64 // mean
 	Queue       float64 // mean of those that wait
 	QPS, Tokens float64 // a second
 	Latency     float64 // seconds until 95 of 100 answers had begun; 0: there were none
 	Requests    int64
 	Errors      int64
-	// Worked is the mean of those that are worked on, Grew how many more wait than when the window began.
-	Worked, Seconds float64 // Seconds is over how long Requests were counted
-	Grew            int
 	// Cores and Devices are how much of what they have replicas use, a mean from 0 to 1 and more, where that is known.
 	Cores, Devices       float64
 	HasCores, HasDevices bool
@@ -203,7 +201,7 @@ func (d *Desk) Of(id string, window time.Duration, now time.Time) Load {
 		return l
 	}
 	l.Concurrency /= float64(n)
-	l.Worked, l.Grew = l.Concurrency-l.Queue/float64(n), last.waiting-first.waiting
+	l.Grew = last.waiting - first.waiting
 	l.Queue /= float64(n)
 	base := sample{}
 	if i := len(s.samples) - n - 1; i >= 0 { // what was counted before the window
@@ -213,7 +211,6 @@ func (d *Desk) Of(id string, window time.Duration, now time.Time) Load {
 	}
 	seconds := max(now.Sub(base.at).Seconds(), 1)
 	l.Requests, l.Errors = last.requests-base.requests, last.errors-base.errors
-	l.Seconds = seconds
 	l.QPS, l.Tokens = float64(l.Requests)/seconds, float64(last.tokens-base.tokens)/seconds
 	var begun [serving.LoadBuckets]int64
 	for i := range begun {

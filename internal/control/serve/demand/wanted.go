@@ -137,15 +137,16 @@ func most(a *serving.ServiceAutoscale, s *Seen, l *Load) (int, string) {
 	return best, said
 }
 
-// atOnce is how many requests want to be worked on at a time, when those that wait are to be done within a time. They don't all count as they stand:
-// the queue that grew while replicas start is as long as what was too little for them took, and a replica for each part of it would be idle soon. So it is what is worked
-// on now, more by what the queue grew by for each request that was done, and what of the queue has to be done meanwhile. Where nothing is done yet all count.
+// atOnce is how many requests want to be worked on at a time. A queue does not count as it stands: it is as long as what was too little
+// for it took, and a replica for each part of it would come when it is gone. So it is what is worked on, more by what the queue grew by for each
+// request that was done, and as much as works it off within a time. Where nothing was done yet all count.
 func (l *Load) atOnce(within time.Duration) float64 {
-	if l.Waiting == 0 || l.Requests == 0 || l.Worked == 0 {
+	worked := l.Concurrency - l.Queue
+	if l.Requests == 0 || l.QPS == 0 || worked <= 0 {
 		return l.Concurrency
 	}
-	takes := l.Worked * l.Seconds / float64(l.Requests) // each, in seconds
-	return min(l.Concurrency, l.Worked*(1+float64(max(l.Grew, 0))/float64(l.Requests))+float64(l.Waiting)*takes/within.Seconds())
+	takes := worked / l.QPS // each, in seconds
+	return min(l.Concurrency, worked*(1+float64(max(l.Grew, 0))/float64(l.Requests))+float64(l.Waiting)*takes/within.Seconds())
 }
 
 // asNow is how many replicas bring what each has to do to its target; as many as there are where that is not known.
