@@ -112,8 +112,8 @@ func (f *simFlags) run(cmd *cobra.Command, args []string) error {
 // written mean something to it.
 func (f *simFlags) services(cmd *cobra.Command, args []string) error {
 	var other []string
-	cmd.LocalFlags().Visit(func(fl *pflag.Flag) {
-		if !slices.Contains([]string{"scenario", "seed", "html", "csv"}, fl.Name) {
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
+		if cmd.InheritedFlags().Lookup(fl.Name) == nil && !slices.Contains([]string{"scenario", "seed", "html", "csv"}, fl.Name) {
 			other = append(other, "--"+fl.Name)
 		}
 	})

@@ -15,13 +15,13 @@ import (
 // Rehearsal is one service in a world that is only played, the simulator's: the judgement and the desk are the controller's, and what
 // is decided is done at once, in memory. Whoever plays it says when replicas answer. Not safe for concurrent use.
 type Rehearsal struct {
-	seen
-	c *Controller
+	seen *seen
+	c    *Controller
 }
 
 // Rehearse begins with a service that has its defaults, and no replicas.
 func Rehearse(service *serving.InferenceService, ids *id.Source) *Rehearsal {
-	return &Rehearsal{seen: seen{service: store.Clone(service)}, c: New(work.Config{}, ids, nil)}
+	return &Rehearsal{seen: &seen{service: store.Clone(service)}, c: New(work.Config{}, ids, nil)}
 }
 
 // Heard takes what a gateway reports; true: somebody waits whom nobody answers, and the service has its turn at once.
@@ -33,11 +33,11 @@ func (r *Rehearsal) Heard(report *serving.LoadReport, now time.Time) bool {
 // Replicas that were told to end are gone after it.
 func (r *Rehearsal) Turn(now time.Time) time.Duration {
 	for {
-		r.c.figures(&r.seen, now)
-		p := decide(&r.seen, now)
-		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || !reflect.DeepEqual(p.status, r.service.Status)
-		carry(&r.seen, r.c, &p, now)
-		r.replicas = slices.DeleteFunc(r.replicas, func(x *serving.ServiceReplica) bool { return x.Meta.DeletedAt != nil })
+		r.c.figures(r.seen, now)
+		p := decide(r.seen, now)
+		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || !reflect.DeepEqual(p.status, r.seen.service.Status)
+		carry(r.seen, r.c, &p, now)
+		r.seen.replicas = slices.DeleteFunc(r.seen.replicas, func(x *serving.ServiceReplica) bool { return x.Meta.DeletedAt != nil })
 		if !again {
 			return p.wake
 		}
@@ -45,7 +45,7 @@ func (r *Rehearsal) Turn(now time.Time) time.Duration {
 }
 
 // Replicas are those that there are, oldest first. A new one is api.PhasePending.
-func (r *Rehearsal) Replicas() []*serving.ServiceReplica { return r.replicas }
+func (r *Rehearsal) Replicas() []*serving.ServiceReplica { return r.seen.replicas }
 
 // Answers says that a replica has come up, at an address.
 func (r *Rehearsal) Answers(x *serving.ServiceReplica, address string) {
@@ -53,7 +53,7 @@ func (r *Rehearsal) Answers(x *serving.ServiceReplica, address string) {
 }
 
 // Scale is how many replicas are wanted, and why.
-func (r *Rehearsal) Scale() *serving.ScaleStatus { return r.service.Status.Scale }
+func (r *Rehearsal) Scale() *serving.ScaleStatus { return r.seen.service.Status.Scale }
 
 // carry does in memory what apply does in the store.
 func carry(s *seen, c *Controller, p *plan, now time.Time) {
