@@ -37,10 +37,11 @@ const (
 type requests struct {
 	at    []int   // of each second: the first of its requests; one more at the end
 	takes []uint8 // seconds
+	// offered is how many would be worked on at each second if none had to wait.
+	offered []float64
 }
 
-// Offered is how many requests would be worked on at each second if none had to wait.
-func (q *requests) offered() []float64 {
+func (q *requests) offer() []float64 {
 	n := make([]float64, seconds+256)
 	for s := range seconds {
 		for _, d := range q.takes[q.at[s]:q.at[s+1]] {
@@ -77,6 +78,7 @@ func dayOf(rnd *rand.Rand) *requests {
 		}
 	}
 	q.at = append(q.at, len(q.takes))
+	q.offered = q.offer()
 	return q
 }
 
@@ -102,7 +104,7 @@ type Day struct {
 	Most                int
 	Turns               [24]int   // changes of direction, by hour
 	FromZero            int       // starts of the first replica
-	Replicas, Asked, In []float64 // means of bins: replicas, requests at once, requests that wait
+	Replicas, Asked, In []float64 // means of bins: replicas, requests at once if none waited, requests that wait
 }
 
 // play has a rule meet the day.
@@ -143,7 +145,7 @@ func (q *requests) play(name string, f fleet) *Day {
 		d.Hours += float64(held) / 3600
 		d.Most = max(d.Most, held)
 		d.Replicas[s/bin] += float64(held) / bin
-		d.Asked[s/bin] += float64(m.busy+m.waiting) / bin
+		d.Asked[s/bin] += q.offered[s] / bin
 		d.In[s/bin] += float64(m.waiting) / bin
 	}
 	d.Late += len(q.takes) - first // never began
@@ -326,9 +328,9 @@ func (o *oracle) next(second int, _ *moment) (ready, held int) {
 // as many requests begin in time as the goal says, the future known and with the same time to start.
 func PlayServices(seed uint64) []*Day {
 	q := dayOf(rand.New(rand.NewPCG(seed, 7)))
-	best, offered := (*Day)(nil), q.offered()
+	var best *Day
 	for use := 1.04; ; use += .01 {
-		d := q.play("oracle", knowing(offered, use))
+		d := q.play("oracle", knowing(q.offered, use))
 		if best != nil && d.inTime() < goalOf {
 			break
 		}
@@ -395,7 +397,7 @@ func WriteServicesHTML(w io.Writer, lang string, seed uint64, days []*Day) error
 	hours := said(lang, "hours", "小时")
 	return page().Execute(w, map[string]any{
 		"Lang": lang, "Title": Services, "Heads": heads, "Table": rows, "Plots": []template.HTML{
-			plot(said(lang, "Requests at once", "并发请求数"), hours, said(lang, "requests", "请求"), false, line{names[len(days)], colours[len(days)-1], x, days[len(days)-1].Asked}),
+			plot(said(lang, "Requests at once", "并发请求数"), hours, said(lang, "requests", "请求"), false, line{said(lang, "asked", "请求量"), "#868e96", x, days[0].Asked}),
 			plot(said(lang, "Replicas", "副本数"), hours, said(lang, "replicas", "副本"), false, replicas...),
 			plot(said(lang, "Requests that wait", "等待中的请求"), hours, said(lang, "requests", "请求"), false, wait...),
 		},

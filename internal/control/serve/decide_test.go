@@ -42,7 +42,7 @@ func (w *world) turn() plan {
 			w.t.Fatalf("no rest: %+v", p)
 		}
 		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || !reflect.DeepEqual(p.status, w.service.Status)
-		carry(&w.seen, w.c, &p, w.now)
+		p.carry(&w.seen, w.c, w.now)
 		if w.armed && w.endpoints != nil {
 			w.lowest = min(w.lowest, len(w.endpoints.Spec.Replicas))
 		}

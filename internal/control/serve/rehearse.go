@@ -36,7 +36,7 @@ func (r *Rehearsal) Turn(now time.Time) time.Duration {
 		r.c.figures(r.seen, now)
 		p := decide(r.seen, now)
 		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || !reflect.DeepEqual(p.status, r.seen.service.Status)
-		carry(r.seen, r.c, &p, now)
+		p.carry(r.seen, r.c, now)
 		r.seen.replicas = slices.DeleteFunc(r.seen.replicas, func(x *serving.ServiceReplica) bool { return x.Meta.DeletedAt != nil })
 		if !again {
 			return p.wake
@@ -56,7 +56,7 @@ func (r *Rehearsal) Answers(x *serving.ServiceReplica, address string) {
 func (r *Rehearsal) Scale() *serving.ScaleStatus { return r.seen.service.Status.Scale }
 
 // carry does in memory what apply does in the store.
-func carry(s *seen, c *Controller, p *plan, now time.Time) {
+func (p *plan) carry(s *seen, c *Controller, now time.Time) {
 	for _, r := range p.drain {
 		r.Spec.DrainAt = &now
 	}
