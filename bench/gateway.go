@@ -92,7 +92,10 @@ func benchGateway(ctx context.Context, r *report) error {
 	}
 	r.atMost("ms added until the first word, p50", added, 0.5)
 	r.atMost("MB at rest", rest/1e6, 64)
-	return scene.streams(ctx, r)
+	if err := scene.streams(ctx, r); err != nil {
+		return err
+	}
+	return scene.level(ctx, r)
 }
 
 // beBare is Go's reverse proxy with nothing around it.
@@ -523,4 +526,85 @@ func (s *scene) streams(ctx context.Context, r *report) error {
 	r.atMost("frames lost", float64(openStreams*streamFrames)-float64(frames.Load()), 0)
 	r.atMost("streams cut", openStreams-float64(whole.Load()), 0)
 	return nil
+}
+
+// levelFor is how long memory is watched; FERMI_GATEWAY_MINUTES, 10 when absent.
+func levelFor() time.Duration {
+	return time.Duration(harness.EnvInt("FERMI_GATEWAY_MINUTES", 10)) * time.Minute
+}
+
+// level has the gateway carry a mixture of questions without a pause, of which some have no answer and some clients leave, and compares its memory in the last
+// fifth of the time with that in the second: the first one warms up.
+func (s *scene) level(ctx context.Context, r *report) error {
+	v := s.carriers[0]
+	ctx, cancel := context.WithTimeout(ctx, levelFor())
+	defer cancel()
+	begun := time.Now()
+	var asked atomic.Int64
+	var wg sync.WaitGroup
+	transport := &http.Transport{MaxIdleConnsPerHost: raceClients, DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	c := &http.Client{Transport: transport}
+	for side := range raceClients / 2 {
+		wg.Go(func() {
+			for n := side; ctx.Err() == nil; n++ {
+				v.mixed(ctx, c, n)
+				asked.Add(1)
+			}
+		})
+	}
+	most := map[int]float64{} // by fifths
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			now, err := residentOf(v.pid)
+			if err != nil {
+				return err
+			}
+			fifth := int(5 * time.Since(begun) / levelFor())
+			most[fifth] = max(most[fifth], now)
+		}
+	}
+	wg.Wait()
+	fmt.Printf("memory, most of each fifth of %s with %d questions: %.1f %.1f %.1f %.1f %.1f MB\n", levelFor(), asked.Load(), most[0]/1e6, most[1]/1e6, most[2]/1e6, most[3]/1e6, most[4]/1e6)
+	r.tell("minutes of a mixture of questions", levelFor().Minutes())
+	r.tell("questions in that time", float64(asked.Load()))
+	r.tell("MB in the second fifth of it, at most", most[1]/1e6)
+	r.atMost("MB that the last fifth of it has more", (most[4]-most[1])/1e6, 4)
+	return nil
+}
+
+// mixed asks the n-th question of a mixture; what becomes of it is no matter.
+func (v *carrier) mixed(ctx context.Context, c *http.Client, n int) {
+	method, path, body := http.MethodPost, "/predict", points
+	switch n % 8 {
+	case 0:
+		method, path, body = http.MethodGet, "/stream?x=1&y=1&n=20", nil
+	case 1:
+		path = "/nothing/there"
+	case 2:
+		body = body[:len(body)/2]
+	case 3: // whose client leaves after the first bytes
+		var cancel func()
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		method, path, body = http.MethodGet, "/stream?x=1&y=1&n=20&delay=1s", nil
+	}
+	req, err := v.question(ctx, method, path, body)
+	if err != nil {
+		return
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	if n%8 == 3 {
+		_, _ = io.ReadFull(resp.Body, make([]byte, 10))
+		return
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
 }

@@ -288,3 +288,173 @@ func TestFrames(t *testing.T) {
 		t.Errorf("afterwards: %d", status)
 	}
 }
+
+// TestLongAnswer: an answer that is no stream and begins after an hour comes, where the service has the time, and is cut where its user
+// gave it less.
+func TestLongAnswer(t *testing.T) { synctest.Test(t, testLongAnswer) }
+
+func testLongAnswer(t *testing.T) {
+	w, client := newBubble(t)
+	long := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server hears of a client that leaves once it has its body
+		select {
+		case <-time.After(time.Hour): // of the bubble
+			_, _ = io.WriteString(rw, "at last")
+		case <-r.Context().Done():
+		}
+	})
+	for name, c := range map[string]struct {
+		timeout time.Duration
+		status  int
+		takes   time.Duration
+	}{"patient": {2 * time.Hour, 200, time.Hour}, "hasty": {10 * time.Minute, 504, 10 * time.Minute}} {
+		w.serve(name, func(s *serving.ServiceEndpointsSpec) { s.Timeout = api.Duration(c.timeout) }, long)
+		begun := time.Now()
+		resp, err := client.Do(w.request(http.MethodPost, "/inference/"+name+"/", "ann", strings.NewReader("x")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if took := time.Since(begun); err != nil || resp.StatusCode != c.status || took != c.takes || c.status == 200 && string(body) != "at last" {
+			t.Errorf("%s: %d %q after %s, %v", name, resp.StatusCode, body, took, err)
+		}
+	}
+}
+
+// TestManyOpen: thousands of streams are open at once and silent for an hour, then each goes on; a client that leaves is gone for its
+// replica, too.
+func TestManyOpen(t *testing.T) { synctest.Test(t, testManyOpen) }
+
+func testManyOpen(t *testing.T) {
+	const streams = 2000
+	w, client := newBubble(t)
+	var inside, left atomic.Int64
+	goOn := make(chan struct{})
+	w.serve("sse", func(s *serving.ServiceEndpointsSpec) { s.MaxConcurrency = streams }, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(rw, "data: first\n\n")
+		_ = http.NewResponseController(rw).Flush()
+		inside.Add(1)
+		select {
+		case <-goOn:
+			_, _ = io.WriteString(rw, "data: last\n\n")
+		case <-r.Context().Done():
+			left.Add(1)
+		}
+	}))
+	var bodies []io.ReadCloser
+	for range streams {
+		resp, err := client.Do(w.request(http.MethodGet, "/inference/sse/", "ann", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, len("data: first\n\n"))); err != nil {
+			t.Fatal(err)
+		}
+		bodies = append(bodies, resp.Body)
+	}
+	synctest.Wait()
+	if inside.Load() != streams || w.g.find("sse").load().Busy != streams {
+		t.Fatalf("%d are open, its replica has %d", inside.Load(), w.g.find("sse").load().Busy)
+	}
+	time.Sleep(time.Hour) // of the bubble
+	for _, body := range bodies[:streams/2] {
+		_ = body.Close()
+	}
+	synctest.Wait()
+	if left.Load() != streams/2 {
+		t.Errorf("%d of %d that left are known to have left", left.Load(), streams/2)
+	}
+	close(goOn)
+	for n, body := range bodies[streams/2:] {
+		text, err := io.ReadAll(body)
+		_ = body.Close()
+		if err != nil || string(text) != "data: last\n\n" {
+			t.Fatalf("stream %d: %q, %v", n, text, err)
+		}
+	}
+	synctest.Wait()
+	if busy := w.g.find("sse").load().Busy; busy != 0 {
+		t.Errorf("its replica is not free again: %d", busy)
+	}
+}
+
+// TestFramesFromZero: a gRPC stream is begun while no replica is there, waits for the one that it starts, and is then carried both ways;
+// a message whose length is a lie reaches the replica as it is, and no more of it is waited for or kept.
+func TestFramesFromZero(t *testing.T) {
+	w := newWorld(t)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	start := func(h http.Handler) *httptest.Server {
+		s := httptest.NewUnstartedServer(h)
+		s.Config.Protocols = protocols
+		s.Start()
+		t.Cleanup(s.Close)
+		return s
+	}
+	replica := start(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/grpc")
+		rw.Header().Set("Trailer", "Grpc-Status")
+		body := make([]byte, 8)
+		n, err := io.ReadFull(r.Body, body[:5])
+		if err == nil && body[1] == 0xff { // 4 GiB are announced
+			rest, _ := io.ReadAll(r.Body)
+			rw.Header().Set("Grpc-Status", fmt.Sprint(13+len(rest)))
+			return
+		}
+		_, _ = rw.Write(body[:n])
+		_ = http.NewResponseController(rw).Flush()
+		_, _ = io.Copy(rw, r.Body)
+		rw.Header().Set("Grpc-Status", "0")
+	}))
+	grpc := func(replicas ...serving.ServiceEndpoint) {
+		w.serve("grpc", func(s *serving.ServiceEndpointsSpec) { s.Protocol, s.Replicas = serving.GRPC, replicas })
+	}
+	grpc()
+	front := start(w.g)
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	ask := func(body io.Reader) (*http.Response, error) {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL+"/inference/grpc/pkg.Service/Method", body)
+		req.Header.Set("Authorization", "Bearer "+secretOf("ann"))
+		req.Header.Set("Content-Type", "application/grpc")
+		req.Header.Set("Te", "trailers")
+		return transport.RoundTrip(req)
+	}
+	from, to := io.Pipe()
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		resp, err := ask(from)
+		answered <- answer{resp, err}
+	}()
+	eventually(t, "the stream waits for a replica", func() bool { return w.g.find("grpc").waitingNow() == 1 })
+	grpc(serving.ServiceEndpoint{Replica: "r", Address: replica.Listener.Addr().String(), Revision: 1})
+	_, _ = io.WriteString(to, "\x00\x00\x00\x00\x00")
+	a := <-answered
+	if a.err != nil || a.resp.StatusCode != 200 {
+		t.Fatal(a.resp, a.err)
+	}
+	_, _ = io.WriteString(to, "more")
+	_ = to.Close()
+	body, err := io.ReadAll(a.resp.Body)
+	_ = a.resp.Body.Close()
+	if err != nil || string(body) != "\x00\x00\x00\x00\x00more" || a.resp.Trailer.Get("Grpc-Status") != "0" {
+		t.Errorf("%q, trailers %v, %v", body, a.resp.Trailer, err)
+	}
+	resp, err := ask(strings.NewReader("\x00\xff\xff\xff\xffabc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != 200 || resp.Trailer.Get("Grpc-Status") != "16" {
+		t.Errorf("a message that lies: %d, trailers %v", resp.StatusCode, resp.Trailer)
+	}
+}

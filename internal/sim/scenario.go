@@ -41,7 +41,7 @@ func Scenarios() (names []string) {
 func Scenario(name string, seed uint64) (Config, error) {
 	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
 	if i < 0 {
-		known := strings.Join(Scenarios(), ", ")
+		known := strings.Join(append(Scenarios(), Services), ", ")
 		return Config{}, fault.New(fault.Invalid, "BadFlag", fault.T("There is no scenario %q; there are: %s.", "没有场景 %q；可用：%s。", name, known))
 	}
 	s := &scenarios[i]

@@ -53,10 +53,11 @@ type ServiceReplicaStatus struct {
 
 // Answers is whether a replica answers, as its launcher finds beside it, and where.
 type Answers struct {
-	Ready   bool   `json:"ready,omitempty" doc:"It answers."`
-	Address string `json:"address,omitempty" doc:"host:port, while it answers."`
-	Via     *Via   `json:"via,omitempty" doc:"On a machine that joined: the agent that passes requests on to that address."`
-	Why     string `json:"why,omitempty" doc:"Why it does not answer, as its launcher was told."`
+	Ready   bool       `json:"ready,omitempty" doc:"It answers."`
+	ReadyAt *time.Time `json:"readyAt,omitempty" doc:"Since when it answers."`
+	Address string     `json:"address,omitempty" doc:"host:port, while it answers."`
+	Via     *Via       `json:"via,omitempty" doc:"On a machine that joined: the agent that passes requests on to that address."`
+	Why     string     `json:"why,omitempty" doc:"Why it does not answer, as its launcher was told."`
 }
 
 // Workload is the replica's view.

@@ -161,7 +161,7 @@ func whole() []api.Object {
 			&CanaryStatus{2, 1, 1, 50, at, CanaryCount{100, 1, 2}, RolledBack}, &ScaleStatus{3, "Load", text, at, []ScaleStep{{at, 2, 3, "Load", text}}},
 		}},
 		&ServiceReplica{meta("chat-7", "default"), ServiceReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, "beijing-1", template, "default", 1000, &at}, ServiceReplicaStatus{
-			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", Answers{true, "100.64.0.2:8000", &Via{"node-1", "10.0.0.2:7073", "rep-1"}, "refused"},
+			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", Answers{true, &at, "100.64.0.2:8000", &Via{"node-1", "10.0.0.2:7073", "rep-1"}, "refused"},
 		}},
 		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", asked, api.Duration(time.Minute), 64, 128, &road, EngineVLLM, []string{"poet"}, api.Duration(time.Second), true, Road{1, 2, 50, rules, 10, zones}, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2, "beijing-1", &Via{"node-1", "10.0.0.2:7073", "rep-1"}}}}},
 	}

@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/cli"
@@ -45,7 +47,8 @@ func Command() *cobra.Command {
   fermi sim openb_pod_list_default.csv --format openb --nodes openb_node_list_gpu_node.csv
   fermi sim --history 720h --add 4x8:A100@beijing-2
   fermi sim --live --add "4 nodes in 北京-2" --weight team-b=2x --html what-if.html
-  fermi sim --scenario overload --html overload.html`,
+  fermi sim --scenario overload --html overload.html
+  fermi sim --scenario services --html day.html`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	fl := cmd.Flags()
@@ -59,7 +62,7 @@ func Command() *cobra.Command {
 	fl.DurationVar(&f.checkpoint, "checkpoint", 30*time.Minute, cli.Both("how often jobs save", "检查点间隔"))
 	fl.DurationVar(&f.restart, "restart", 2*time.Minute, cli.Both("what beginning again costs", "重启开销"))
 	fl.BoolVar(&f.live, "live", false, cli.Both("instead of a trace: this cluster with all that runs and waits now", "不用轨迹，以本集群当前运行与等待的任务为起点"))
-	fl.StringVar(&f.scenario, "scenario", "", cli.Both("instead of a trace: a generated one on its own cluster, from --seed: "+strings.Join(sim.Scenarios(), ", "), "不用轨迹，按 --seed 生成场景及其集群："+strings.Join(sim.Scenarios(), "、")))
+	fl.StringVar(&f.scenario, "scenario", "", cli.Both("instead of a trace: a generated one on its own cluster, from --seed: "+strings.Join(sim.Scenarios(), ", ")+"; "+sim.Services+", a day of an inference service's requests", "不用轨迹，按 --seed 生成场景及其集群："+strings.Join(sim.Scenarios(), "、")+"；"+sim.Services+" 为一个推理服务一天的请求"))
 	fl.StringArrayVar(&f.change.Add, "add", nil, cli.Both(`what if there were more: "4 nodes in ZONE" or COUNTxDEVICES:TYPE[@ZONE]; may be repeated`, `假设增加节点："4 nodes in 可用区" 或 节点数x卡数:卡型[@可用区]，可重复`))
 	fl.StringArrayVar(&f.change.Remove, "remove", nil, cli.Both(`what if there were fewer: "4 nodes in ZONE" or a node's name; may be repeated`, `假设减少节点："4 nodes in 可用区" 或节点名，可重复`))
 	fl.StringArrayVar(&f.change.Weight, "weight", nil, cli.Both("what if a queue weighed QUEUE=3, or QUEUE=2x what it does; may be repeated", "假设调整队列权重：队列=3 或 队列=2x，可重复"))
@@ -73,6 +76,9 @@ func Command() *cobra.Command {
 func (f *simFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if f.scenario == sim.Services {
+		return f.services(cmd, args)
+	}
 	cfg, err := f.config(cmd, args)
 	if err != nil {
 		return err
@@ -100,6 +106,28 @@ func (f *simFlags) run(cmd *cobra.Command, args []string) error {
 		all = append(all, sim.Variant{Name: names[i], Report: r})
 	}
 	return f.write(cmd.OutOrStdout(), lang, all)
+}
+
+// services plays the scenario that has requests instead of jobs, and no cluster: of the other flags only the seed and where it is
+// written mean something to it.
+func (f *simFlags) services(cmd *cobra.Command, args []string) error {
+	var other []string
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
+		if cmd.InheritedFlags().Lookup(fl.Name) == nil && !slices.Contains([]string{"scenario", "seed", "html", "csv"}, fl.Name) {
+			other = append(other, "--"+fl.Name)
+		}
+	})
+	if other = append(other, args...); len(other) > 0 {
+		return fault.New(fault.Invalid, "BadFlag", fault.T("The scenario %s has requests, not jobs: it does not go with %s.", "场景 %s 模拟请求而非作业，不能与 %s 同用。", sim.Services, strings.Join(other, ", "))).
+			WithHint(fault.T("It takes --seed, --html and --csv.", "可用的选项：--seed、--html、--csv。"))
+	}
+	lang := cli.Language(cmd)
+	days := sim.PlayServices(f.seed)
+	heads, rows := sim.ServicesTable(lang, f.seed, days)
+	return errors.Join(
+		cli.Table(cmd.OutOrStdout(), heads, rows),
+		writeTo(f.csv, func(w io.Writer) error { return sim.WriteServicesCSV(w, days) }),
+		writeTo(f.html, func(w io.Writer) error { return sim.WriteServicesHTML(w, lang, f.seed, days) }))
 }
 
 // shownStarts is how many starts the table on the terminal has.

@@ -9,7 +9,6 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/serving"
 	"github.com/fermi-cluster/fermi/internal/id"
-	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // world plays a service through turns: what a plan says is done, and replicas answer when the test says so.
@@ -43,7 +42,7 @@ func (w *world) turn() plan {
 			w.t.Fatalf("no rest: %+v", p)
 		}
 		again := len(p.make)+len(p.drain)+len(p.end) > 0 || p.endpoints != nil || !reflect.DeepEqual(p.status, w.service.Status)
-		w.carry(&p)
+		p.carry(&w.seen, w.c, w.now)
 		if w.armed && w.endpoints != nil {
 			w.lowest = min(w.lowest, len(w.endpoints.Spec.Replicas))
 		}
@@ -51,25 +50,6 @@ func (w *world) turn() plan {
 			return p
 		}
 	}
-}
-
-func (w *world) carry(p *plan) {
-	for _, r := range p.drain {
-		at := w.now
-		r.Spec.DrainAt = &at
-	}
-	for _, r := range p.end {
-		at := w.now
-		r.Meta.DeletedAt = &at
-	}
-	for _, m := range p.make {
-		w.replicas = append(w.replicas, w.c.replica(&w.seen, &p.status, m, w.now))
-	}
-	if p.endpoints != nil {
-		w.endpoints = &serving.ServiceEndpoints{Spec: *p.endpoints}
-	}
-	w.service = store.Clone(w.service)
-	w.service.Status = p.status
 }
 
 // gone removes what was told to end.

@@ -116,6 +116,10 @@ func answers(status *serving.ServiceReplicaStatus, s *work.Seen, now time.Time) 
 		}
 		status.Via = &serving.Via{Node: m.Node.Meta.Name, Agent: at.Forward, Replica: string(m.Name)}
 	}
+	status.ReadyAt = &now
+	if was.Ready && was.ReadyAt != nil {
+		status.ReadyAt = was.ReadyAt
+	}
 	status.Ready, status.Address = true, net.JoinHostPort(host, strconv.Itoa(said.Port))
 }
 

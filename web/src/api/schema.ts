@@ -6965,6 +6965,11 @@ export interface components {
             placedAt?: string;
             /** @description It answers. */
             ready?: boolean;
+            /**
+             * Format: date-time
+             * @description Since when it answers.
+             */
+            readyAt?: string;
             /** @description Machine-readable: why it is in this phase. */
             reason?: string;
             replicas?: components["schemas"]["ReplicaCount"];

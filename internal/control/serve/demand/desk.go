@@ -160,6 +160,7 @@ type Load struct {
 	Known       bool    // somebody reports
 	Now         int     // requests that are worked on or wait
 	Waiting     int     // of them
+	Grew        int     // how many more wait than when the window began
 	Concurrency float64 // mean
 	Queue       float64 // mean of those that wait
 	QPS, Tokens float64 // a second
@@ -200,6 +201,7 @@ func (d *Desk) Of(id string, window time.Duration, now time.Time) Load {
 		return l
 	}
 	l.Concurrency /= float64(n)
+	l.Grew = last.waiting - first.waiting
 	l.Queue /= float64(n)
 	base := sample{}
 	if i := len(s.samples) - n - 1; i >= 0 { // what was counted before the window

@@ -102,7 +102,7 @@ func most(a *serving.ServiceAutoscale, s *Seen, l *Load) (int, string) {
 		unit := ""
 		switch m.Type {
 		case serving.MetricConcurrency:
-			value, unit = l.Concurrency, "at once"
+			value, unit = l.atOnce(a.Policy.Window.Std()), "at once"
 			need = value / m.Target
 		case serving.MetricQueue:
 			value, unit = l.Queue, "waiting"
@@ -135,6 +135,18 @@ func most(a *serving.ServiceAutoscale, s *Seen, l *Load) (int, string) {
 		}
 	}
 	return best, said
+}
+
+// atOnce is how many requests want to be worked on at a time. A queue does not count as it stands: it is as long as what was too little
+// for it took, and a replica for each part of it would come when it is gone. So it is what is worked on, more by what the queue grew by for each
+// request that was done, and as much as works it off within a time. Where nothing was done yet all count.
+func (l *Load) atOnce(within time.Duration) float64 {
+	worked := l.Concurrency - l.Queue
+	if l.Requests == 0 || l.QPS == 0 || worked <= 0 {
+		return l.Concurrency
+	}
+	takes := worked / l.QPS // each, in seconds
+	return min(l.Concurrency, worked*(1+float64(max(l.Grew, 0))/float64(l.Requests))+float64(l.Waiting)*takes/within.Seconds())
 }
 
 // asNow is how many replicas bring what each has to do to its target; as many as there are where that is not known.
