@@ -82,6 +82,7 @@ var table = []row{
 	{"3 engine, on machines that joined", []string{"internal/engine/agentengine"}, join(foundation, vocabulary, []string{"internal/engine"})},
 	{"3 engine, who lets a kubelet into registries", []string{"internal/engine/kubeengine/pull"}, join(foundation, vocabulary)},
 	{"3 engine, pods", []string{"internal/engine/kubeengine"}, join(foundation, vocabulary, []string{"internal/engine", "internal/engine/record", "internal/engine/kubeengine/pull"})},
+	{"3 engine, queues of clusters", []string{"internal/engine/kubeengine/keeper"}, join(foundation, vocabulary, []string{"internal/engine", "internal/engine/kubeengine"})},
 	{"3 engine, a cluster for tests", []string{"internal/engine/kubeengine/kubetest"}, nil},
 	{"3 engine, in memory", []string{"internal/engine/fakeengine"}, join(foundation, vocabulary, []string{"internal/engine"})},
 	{"3 engine, several by zone, the one of now", []string{"internal/engine/router", "internal/engine/current"}, join(foundation, vocabulary, []string{"internal/engine"})},

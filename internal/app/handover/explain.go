@@ -7,7 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/keeper"
 	"github.com/fermi-cluster/fermi/internal/server"
 )
 
@@ -16,7 +16,7 @@ const silent = 30 * time.Second
 
 // Explain says of work that was handed over and not let in yet what the keeper of the queue says of it; false: it waits for none.
 func (d *Desk) Explain(id string, out *server.Explanation) bool {
-	var waits []kubeengine.Asked
+	var waits []keeper.Asked
 	for _, zone := range slices.Sorted(maps.Keys(d.Zones)) {
 		if a, ok := d.Zones[zone].Waits(id); ok {
 			waits = append(waits, a)
@@ -26,7 +26,7 @@ func (d *Desk) Explain(id string, out *server.Explanation) bool {
 		return false
 	}
 	first := waits[0]
-	out.Reason = kubeengine.WaitsForQueue
+	out.Reason = keeper.WaitsForQueue
 	out.Message = api.T("It has its place, and waits until %s lets it in, in queue %s of cluster %s.", "已分配位置，等待集群 %[3]s 的 %[1]s 在队列 %[2]s 中准入。", first.Keeper.Title(), first.Queue, first.Zone)
 	for _, a := range waits {
 		out.Evidence = append(out.Evidence, evidence(a, d.Clock.Now())...)
@@ -37,7 +37,7 @@ func (d *Desk) Explain(id string, out *server.Explanation) bool {
 }
 
 // evidence is what is known of a gang in one queue.
-func evidence(a kubeengine.Asked, now time.Time) (out []api.Text) {
+func evidence(a keeper.Asked, now time.Time) (out []api.Text) {
 	who := a.Keeper.Title()
 	out = append(out, api.T("handed over to queue %s of cluster %s at %s UTC", "已于 %[3]s（UTC）移交给集群 %[2]s 的队列 %[1]s", a.Queue, a.Zone, a.Since.Format(time.DateTime)))
 	for _, said := range a.Said {

@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/keeper"
 )
 
 // TestEvidence: the keeper's own words, or whether it is time to ask if it is there.
 func TestEvidence(t *testing.T) {
 	began := time.Date(2026, 11, 19, 8, 0, 0, 0, time.UTC)
-	a := kubeengine.Asked{Zone: "k1", Queue: "research", Keeper: kubeengine.Kueue, Since: began}
+	a := keeper.Asked{Zone: "k1", Queue: "research", Keeper: keeper.Kueue, Since: began}
 	texts := func(now time.Time) (en []string) {
 		for _, e := range evidence(a, now) {
 			if e.ZH == "" || e.ZH == e.EN {

@@ -11,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/keeper"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
@@ -22,7 +23,7 @@ type Desk struct {
 		Commit(context.Context, store.Txn) (int64, error)
 	}
 	Work  func(ctx context.Context, id string) (api.Work, error)
-	Zones map[string]*kubeengine.Gangs
+	Zones map[string]*keeper.Gangs
 	Clock clock.Clock
 	Log   *slog.Logger
 }
@@ -36,11 +37,11 @@ const (
 
 // Open makes the queues that settings name those of their clusters.
 func (d *Desk) Open(clusters map[string]*kubeengine.Cluster, settings []string) {
-	d.Zones = map[string]*kubeengine.Gangs{}
+	d.Zones = map[string]*keeper.Gangs{}
 	for _, text := range settings {
-		zone, keeper, queue, _ := conf.ParseGangs(text)
+		zone, kind, queue, _ := conf.ParseGangs(text)
 		if c := clusters[zone]; c != nil {
-			d.Zones[zone] = &kubeengine.Gangs{Cluster: c, Keeper: kubeengine.Keeper(keeper), Queue: queue, Since: d.since, Of: d.gang}
+			d.Zones[zone] = &keeper.Gangs{Cluster: c, Keeper: keeper.Keeper(kind), Queue: queue, Since: d.since, Of: d.gang}
 			c.Gangs = d.Zones[zone]
 		}
 	}
@@ -59,21 +60,21 @@ func (d *Desk) place(ctx context.Context, project, id string) (*api.Placement, e
 }
 
 // gang is what stands in the zone of a replica, of the gang that it is of.
-func (d *Desk) gang(ctx context.Context, r engine.Replica) (kubeengine.Gang, error) {
+func (d *Desk) gang(ctx context.Context, r engine.Replica) (keeper.Gang, error) {
 	work, err := d.Work(ctx, r.TaskID)
 	if err != nil {
-		return kubeengine.Gang{}, err
+		return keeper.Gang{}, err
 	}
 	p, err := d.place(ctx, r.Project, r.TaskID)
 	if err != nil {
-		return kubeengine.Gang{}, err
+		return keeper.Gang{}, err
 	}
 	if p == nil {
-		return kubeengine.Gang{}, errNoPlace
+		return keeper.Gang{}, errNoPlace
 	}
 	nodes, err := d.nodes(ctx, r.Zone)
 	if err != nil {
-		return kubeengine.Gang{}, err
+		return keeper.Gang{}, err
 	}
 	w := work.Workload()
 	return gangOf(&w, p, nodes), nil
@@ -110,10 +111,10 @@ func (d *Desk) nodes(ctx context.Context, zone string) (map[uint32]*api.Node, er
 }
 
 // gangOf is the part of a gang that stands on these nodes: a set for each role, at what one of its replicas has.
-func gangOf(w *api.Workload, p *api.Placement, nodes map[uint32]*api.Node) kubeengine.Gang {
-	out := kubeengine.Gang{TaskID: w.Meta.ID, Task: w.Meta.Name, Owner: w.Meta.Owner, Since: p.Spec.Attempt, Priority: w.Priority}
+func gangOf(w *api.Workload, p *api.Placement, nodes map[uint32]*api.Node) keeper.Gang {
+	out := keeper.Gang{TaskID: w.Meta.ID, Task: w.Meta.Name, Owner: w.Meta.Owner, Since: p.Spec.Attempt, Priority: w.Priority}
 	for _, a := range p.Spec.Roles {
-		set := kubeengine.GangSet{Role: a.Role}
+		set := keeper.GangSet{Role: a.Role}
 		if role := w.Role(a.Role); role != nil {
 			set.Resources = role.Resources
 		}
@@ -161,7 +162,7 @@ func (d *Desk) Run(ctx context.Context, epoch store.Epoch, wake func(id string))
 	return nil
 }
 
-func (d *Desk) sweep(ctx context.Context, epoch store.Epoch, g *kubeengine.Gangs, wake func(id string)) error {
+func (d *Desk) sweep(ctx context.Context, epoch store.Epoch, g *keeper.Gangs, wake func(id string)) error {
 	stands := func(id string, since int) bool {
 		work, err := d.Work(ctx, id)
 		if fault.Is(err, fault.NotFound) {
@@ -181,7 +182,7 @@ func (d *Desk) sweep(ctx context.Context, epoch store.Epoch, g *kubeengine.Gangs
 }
 
 // leave asks a gang to save and give up its place; it waits anew, for the queue too.
-func (d *Desk) leave(ctx context.Context, epoch store.Epoch, id string, g *kubeengine.Gangs, why string) error {
+func (d *Desk) leave(ctx context.Context, epoch store.Epoch, id string, g *keeper.Gangs, why string) error {
 	work, err := d.Work(ctx, id)
 	if err != nil {
 		return err

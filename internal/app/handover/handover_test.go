@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine/keeper"
 )
 
 // TestGangOf: of a gang that stands in two zones each cluster hears of its own part, a set for each role at what one replica has.
@@ -27,7 +27,7 @@ func TestGangOf(t *testing.T) {
 		{Role: "ps", Slots: api.Slots{{Node: 2}}},
 		{Role: "far", Slots: api.Slots{{Node: 9}}},
 	}}}
-	want := kubeengine.Gang{TaskID: "task-1", Task: "llm", Owner: "li", Since: 3, Priority: 7, Sets: []kubeengine.GangSet{
+	want := keeper.Gang{TaskID: "task-1", Task: "llm", Owner: "li", Since: 3, Priority: 7, Sets: []keeper.GangSet{
 		{Role: "worker", Count: 2, Resources: api.Resources{CPU: 2000}, Devices: []string{"nvidia.com/gpu#0", "nvidia.com/gpu#0"}},
 		{Role: "ps", Count: 1, Resources: api.Resources{CPU: 500}},
 	}}

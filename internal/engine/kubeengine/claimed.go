@@ -33,12 +33,12 @@ type offered struct {
 // claimed are the devices of a cluster's nodes that are there to be claimed, in words, by node.
 func (c *Cluster) claimed(ctx context.Context) (map[string]string, error) {
 	const group = "resource.k8s.io"
-	version, err := c.preferred(ctx, group)
+	version, err := c.Preferred(ctx, group)
 	if err != nil {
 		return nil, err
 	}
 	var list offered
-	if err := c.raw(ctx, "GET", "/apis/"+group+"/"+version+"/resourceslices", nil, &list); err != nil {
+	if err := c.Raw(ctx, "GET", "/apis/"+group+"/"+version+"/resourceslices", nil, &list); err != nil {
 		return nil, err
 	}
 	return list.byNode(), nil

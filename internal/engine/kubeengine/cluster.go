@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,7 +44,7 @@ type Cluster struct {
 	Cache Cache
 	// Gangs is the queue of the cluster's own that gangs are handed over to; nil: none.
 	Gangs interface {
-		admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error
+		Admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error
 	}
 	// Accounts are those at registries that a replica names; nil: its image is pulled with the accounts of pods alone.
 	Accounts func(context.Context, engine.Replica) (pull.Accounts, error)
@@ -218,12 +219,12 @@ func (c *Cluster) patchPod(ctx context.Context, pod *corev1.Pod, meta map[string
 // settle asks what a conflict was about: another pod has the name, and it stays one; or the API server was busy with this pod, and
 // the call is worth repeating.
 func (c *Cluster) settle(ctx context.Context, pod *corev1.Pod, err error) error {
-	if !conflict(err) {
+	if !IsConflict(err) {
 		return err
 	}
 	now, gerr := c.getPod(ctx, pod.Name)
 	switch {
-	case gone(gerr):
+	case IsGone(gerr):
 		return err
 	case gerr != nil:
 		return gerr
@@ -257,6 +258,40 @@ func (c *Cluster) remove(ctx context.Context, resource, name string, o *metav1.D
 	return made.core.Delete().Namespace(c.Namespace).Resource(resource).Name(name).Body(o).Do(ctx).Error()
 }
 
+// Preferred is the version of a group that the cluster would rather speak; gone: it has no such group.
+func (c *Cluster) Preferred(ctx context.Context, group string) (string, error) {
+	var found metav1.APIGroup
+	err := c.Raw(ctx, "GET", "/apis/"+group, nil, &found)
+	return found.PreferredVersion.Version, err
+}
+
+// Raw is a call about objects of which the program knows no types.
+func (c *Cluster) Raw(ctx context.Context, method, path string, body, into any) error {
+	made, err := c.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	req := made.core.Verb(method).RequestURI(path).SetHeader("Accept", "application/json")
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		req = req.SetHeader("Content-Type", "application/json").Body(raw)
+	}
+	out, err := req.Do(ctx).Raw()
+	var said metav1.Status
+	if err != nil && json.Unmarshal(out, &said) == nil && said.Reason != "" {
+		return apierrors.FromObject(&said) // the client reads such words in its own encoding alone
+	}
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(out, into)
+}
+
 // Audience is whom the tokens of pods are made for.
 const Audience = "fermi"
 
@@ -270,7 +305,7 @@ func (c *Cluster) Vouch(ctx context.Context, replica, token string) error {
 	defer cancel()
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}}}
 	if err := made.auth.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(review); err != nil {
-		return c.explain(err, "create", "tokenreviews.authentication.k8s.io")
+		return c.Explain(err, "create", "tokenreviews.authentication.k8s.io")
 	}
 	who := review.Status.User
 	extra := func(key string) string { return strings.Join(who.Extra[key], ",") }
@@ -282,14 +317,14 @@ func (c *Cluster) Vouch(ctx context.Context, replica, token string) error {
 		return refused(errors.New(review.Status.Error))
 	case !strings.HasPrefix(who.Username, "system:serviceaccount:"+c.Namespace+":"):
 		return refused(errors.New("of " + who.Username))
-	case extra("authentication.kubernetes.io/pod-name") != podName(replica):
+	case extra("authentication.kubernetes.io/pod-name") != PodName(replica):
 		return refused(errors.New("of pod " + extra("authentication.kubernetes.io/pod-name")))
 	}
-	pod, err := c.getPod(ctx, podName(replica))
+	pod, err := c.getPod(ctx, PodName(replica))
 	if err != nil {
-		return c.explain(err, "get", "pods")
+		return c.Explain(err, "get", "pods")
 	}
-	if string(pod.UID) != extra("authentication.kubernetes.io/pod-uid") || replicaName(pod) != replica || pod.Labels[labelZone] != c.Zone {
+	if string(pod.UID) != extra("authentication.kubernetes.io/pod-uid") || replicaName(pod) != replica || pod.Labels[LabelZone] != c.Zone {
 		return refused(errors.New("of another pod of that name"))
 	}
 	return nil

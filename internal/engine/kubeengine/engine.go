@@ -101,7 +101,7 @@ func New(cfg Config) (*Engine, error) {
 		},
 		ending: map[types.UID]bool{}, removed: map[types.UID]bool{},
 	}
-	e.pods.pulls = pull.New(e.pods.registry(), map[string]string{labelManaged: managed, labelZone: cfg.Cluster.Zone}, cfg.Clock)
+	e.pods.pulls = pull.New(e.pods.registry(), map[string]string{LabelManaged: Managed, LabelZone: cfg.Cluster.Zone}, cfg.Clock)
 	e.stops = &stops{cluster: cfg.Cluster, fence: e.fence, tell: cfg.Tell, log: cfg.Log, clock: cfg.Clock, wishes: map[engine.Name]deadline{}}
 	e.settle = sync.OnceFunc(func() { close(e.ready) })
 	return e, nil

@@ -10,9 +10,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// explain puts what an API server, or the way to it, answered into words. verb and resource are what was tried; both are in the words where
+// Explain puts what an API server, or the way to it, answered into words. verb and resource are what was tried; both are in the words where
 // a permission is missing.
-func (c *Cluster) explain(err error, verb, resource string) error {
+func (c *Cluster) Explain(err error, verb, resource string) error {
 	var own *fault.Error
 	var api apierrors.APIStatus
 	switch {
@@ -22,10 +22,10 @@ func (c *Cluster) explain(err error, verb, resource string) error {
 		return err
 	case !errors.As(err, &api):
 		return fault.New(fault.Unavailable, "ClusterUnreachable", fault.T(
-			"The API server of cluster %s can't be reached: %s", "无法访问集群 %s 的 API server：%s", c.Zone, short(err.Error()))).
+			"The API server of cluster %s can't be reached: %s", "无法访问集群 %s 的 API server：%s", c.Zone, Short(err.Error()))).
 			WithHint(fault.T("Fermi goes on asking; pods that run are not touched.", "Fermi 会持续重试；正在运行的 Pod 不受影响。")).Because(err)
 	}
-	said := short(api.Status().Message)
+	said := Short(api.Status().Message)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return fault.New(fault.Unavailable, "ClusterCredentials", fault.T(
@@ -55,22 +55,25 @@ func (c *Cluster) explain(err error, verb, resource string) error {
 	return fault.New(fault.Unavailable, "ClusterTrouble", fault.T("Cluster %s answered: %s", "集群 %s 返回：%s", c.Zone, said)).Because(err)
 }
 
-// conflict says that the object is not any more what it was. What was found out about one, and is put into words, is none.
-func conflict(err error) bool {
+// IsConflict says that the object is not any more what it was. What was found out about one, and is put into words, is none.
+func IsConflict(err error) bool {
 	var own *fault.Error
 	return !errors.As(err, &own) && apierrors.IsConflict(err)
 }
 
-// gone says that there is no such object.
-func gone(err error) bool { return apierrors.IsNotFound(err) }
+// IsGone says that there is no such object.
+func IsGone(err error) bool { return apierrors.IsNotFound(err) }
 
-// taken says that there is one.
-func taken(err error) bool { return apierrors.ReasonForError(err) == metav1.StatusReasonAlreadyExists }
+// IsTaken says that there is one.
+func IsTaken(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonAlreadyExists
+}
 
 // maxSaid bounds words of others.
 const maxSaid = 400
 
-func short(s string) string {
+// Short is what others said, in one line of bounded length.
+func Short(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > maxSaid {
 		s = strings.ToValidUTF8(s[:maxSaid], "") + "…"

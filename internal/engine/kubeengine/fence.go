@@ -35,8 +35,8 @@ func (f *fence) enter(ctx context.Context) error {
 			return err
 		}
 		err = f.claim(ctx, now)
-		if !conflict(err) && !taken(err) {
-			return f.cluster.explain(err, "update", "configmaps")
+		if !IsConflict(err) && !IsTaken(err) {
+			return f.cluster.Explain(err, "update", "configmaps")
 		}
 	}
 }
@@ -45,11 +45,11 @@ func (f *fence) enter(ctx context.Context) error {
 func (f *fence) look(ctx context.Context) (*corev1.ConfigMap, error) {
 	now := &corev1.ConfigMap{}
 	err := f.cluster.get(ctx, "configmaps", recordName(f.cluster.Zone), now)
-	if gone(err) {
+	if IsGone(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, f.cluster.explain(err, "get", "configmaps")
+		return nil, f.cluster.Explain(err, "get", "configmaps")
 	}
 	if other := now.Data[keyInstance]; other != "" && other != f.instance {
 		return nil, fault.New(fault.Conflict, "NamespaceTaken", fault.T(
@@ -72,7 +72,7 @@ func (f *fence) claim(ctx context.Context, now *corev1.ConfigMap) error {
 		return f.cluster.create(ctx, "configmaps", &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: recordName(f.cluster.Zone), Namespace: f.cluster.Namespace,
-				Labels: map[string]string{labelManaged: managed, labelZone: f.cluster.Zone},
+				Labels: map[string]string{LabelManaged: Managed, LabelZone: f.cluster.Zone},
 			},
 			Data: want,
 		}, &corev1.ConfigMap{})

@@ -48,7 +48,7 @@ const (
 func (g *Growth) Want(ctx context.Context, wishes []Wish) error {
 	var list corev1.PodList
 	if err := g.Cluster.list(ctx, "pods", g.Cluster.Namespace, &list, metav1.ListOptions{LabelSelector: labelRoom + "=" + g.Cluster.Zone}); err != nil {
-		return g.Cluster.explain(err, "list", "pods")
+		return g.Cluster.Explain(err, "list", "pods")
 	}
 	want := map[string]Wish{}
 	for _, w := range wishes {
@@ -65,8 +65,8 @@ func (g *Growth) Want(ctx context.Context, wishes []Wish) error {
 		}
 		zero := int64(0)
 		err := g.Cluster.remove(ctx, "pods", pod.Name, &metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &pod.UID}})
-		if err != nil && !gone(err) && !conflict(err) {
-			return g.Cluster.explain(err, "delete", "pods")
+		if err != nil && !IsGone(err) && !IsConflict(err) {
+			return g.Cluster.Explain(err, "delete", "pods")
 		}
 	}
 	if len(want) == 0 {
@@ -74,16 +74,16 @@ func (g *Growth) Want(ctx context.Context, wishes []Wish) error {
 	}
 	var nodes corev1.NodeList
 	if err := g.Cluster.list(ctx, "nodes", "", &nodes, metav1.ListOptions{}); err != nil {
-		return g.Cluster.explain(err, "list", "nodes")
+		return g.Cluster.Explain(err, "list", "nodes")
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		pod := &corev1.Pod{}
 		err := g.Cluster.create(ctx, "pods", g.placeholder(name, want[name], nodes.Items), pod)
-		if taken(err) {
+		if IsTaken(err) {
 			continue // it is just leaving
 		}
 		if err != nil {
-			return g.Cluster.explain(err, "create", "pods")
+			return g.Cluster.Explain(err, "create", "pods")
 		}
 		if err := g.tell(ctx, pod); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (g *Growth) tell(ctx context.Context, pod *corev1.Pod) error {
 	}
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": map[string]any{"conditions": []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
-		Message: "0 nodes have room for a replica of " + pod.Annotations[noteTask],
+		Message: "0 nodes have room for a replica of " + pod.Annotations[NoteTask],
 	}}}})
 	if err != nil {
 		return err
@@ -119,10 +119,10 @@ func (g *Growth) tell(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
 	err = made.core.Patch(types.MergePatchType).Namespace(g.Cluster.Namespace).Resource("pods").Name(pod.Name).SubResource("status").Body(raw).Do(ctx).Error()
-	if gone(err) || conflict(err) {
+	if IsGone(err) || IsConflict(err) {
 		return nil
 	}
-	return g.Cluster.explain(err, "patch", "pods/status")
+	return g.Cluster.Explain(err, "patch", "pods/status")
 }
 
 func (g *Growth) placeholder(name string, w Wish, nodes []corev1.Node) *corev1.Pod {
@@ -145,7 +145,7 @@ func (g *Growth) placeholder(name string, w Wish, nodes []corev1.Node) *corev1.P
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: g.Cluster.Namespace, Labels: map[string]string{labelRoom: g.Cluster.Zone},
-			Annotations: map[string]string{noteTask: w.Task, noteOwner: w.Owner},
+			Annotations: map[string]string{NoteTask: w.Task, NoteOwner: w.Owner},
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: scheduler, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool), EnableServiceLinks: new(bool),

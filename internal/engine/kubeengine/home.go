@@ -28,7 +28,7 @@ const (
 )
 
 // claimName is the claim's that holds the home of an owner.
-func claimName(id string) string { return podName("fermi-home-" + id) }
+func claimName(id string) string { return PodName("fermi-home-" + id) }
 
 // homes is a cluster as the keeper of homes.
 type homes Cluster
@@ -43,16 +43,16 @@ func (h *homes) ready(ctx context.Context, r engine.Replica, node string) error 
 	c := h.cluster()
 	claim := &corev1.PersistentVolumeClaim{}
 	err := c.get(ctx, claims, claimName(r.Home), claim)
-	if gone(err) {
+	if IsGone(err) {
 		err = c.create(ctx, claims, h.claim(r, node), claim)
-		if taken(err) {
+		if IsTaken(err) {
 			err = c.get(ctx, claims, claimName(r.Home), claim)
 		}
 	}
 	if err != nil {
-		return c.explain(err, "create", claims)
+		return c.Explain(err, "create", claims)
 	}
-	if claim.Labels[labelHome] != label(r.Home) || claim.Labels[labelZone] != c.Zone {
+	if claim.Labels[labelHome] != LabelOf(r.Home) || claim.Labels[LabelZone] != c.Zone {
 		return fault.New(fault.Conflict, "HomeNameTaken", fault.T(
 			"Somebody else's claim in namespace %s has the name %s.", "命名空间 %s 中已有名为 %s 的其他存储声明。", c.Namespace, claim.Name))
 	}
@@ -77,8 +77,8 @@ func (h *homes) claim(r engine.Replica, node string) *corev1.PersistentVolumeCla
 	out := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: claimName(r.Home), Namespace: h.Namespace,
-			Labels:      map[string]string{labelManaged: managed, labelZone: h.Zone, labelHome: label(r.Home), labelProject: label(r.Project)},
-			Annotations: map[string]string{noteTask: r.Task, noteOwner: r.Owner, noteSelected: node},
+			Labels:      map[string]string{LabelManaged: Managed, LabelZone: h.Zone, labelHome: LabelOf(r.Home), labelProject: LabelOf(r.Project)},
+			Annotations: map[string]string{NoteTask: r.Task, NoteOwner: r.Owner, noteSelected: node},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -115,7 +115,7 @@ func (h *homes) adjust(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	}
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
-	return c.explain(made.core.Patch(types.MergePatchType).Namespace(c.Namespace).Resource(claims).Name(claim.Name).Body(raw).Do(ctx).Error(), "patch", claims)
+	return c.Explain(made.core.Patch(types.MergePatchType).Namespace(c.Namespace).Resource(claims).Name(claim.Name).Body(raw).Do(ctx).Error(), "patch", claims)
 }
 
 // opens refuses a node on which the volume of a home can't be had.
@@ -129,13 +129,13 @@ func (h *homes) opens(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 	defer cancel()
 	volume, at := &corev1.PersistentVolume{}, &corev1.Node{}
 	if err := made.core.Get().Resource("persistentvolumes").Name(claim.Spec.VolumeName).Do(ctx).Into(volume); err != nil {
-		return c.explain(err, "get", "persistentvolumes")
+		return c.Explain(err, "get", "persistentvolumes")
 	}
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
 	if err := made.core.Get().Resource("nodes").Name(node).Do(ctx).Into(at); err != nil {
-		return c.explain(err, "get", "nodes")
+		return c.Explain(err, "get", "nodes")
 	}
 	if reaches(volume.Spec.NodeAffinity.Required, at) {
 		return nil
@@ -188,22 +188,22 @@ func affinityText(want *corev1.NodeSelector) string {
 			terms = append(terms, strings.TrimSpace(e.Key+" "+string(e.Operator)+" "+strings.Join(e.Values, ",")))
 		}
 	}
-	return short(strings.Join(terms, "; "))
+	return Short(strings.Join(terms, "; "))
 }
 
 // DropHome deletes the home of an owner, of whom no pod is left. None is fine.
 func (c *Cluster) DropHome(ctx context.Context, id string) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := c.get(ctx, claims, claimName(id), claim)
-	if gone(err) || err == nil && (claim.Labels[labelHome] != label(id) || claim.Labels[labelZone] != c.Zone) {
+	if IsGone(err) || err == nil && (claim.Labels[labelHome] != LabelOf(id) || claim.Labels[LabelZone] != c.Zone) {
 		return nil
 	}
 	if err != nil {
-		return c.explain(err, "get", claims)
+		return c.Explain(err, "get", claims)
 	}
 	err = c.remove(ctx, claims, claim.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
-	if gone(err) || conflict(err) {
+	if IsGone(err) || IsConflict(err) {
 		return nil
 	}
-	return c.explain(err, "delete", claims)
+	return c.Explain(err, "delete", claims)
 }

@@ -49,7 +49,7 @@ func TestManyFoundAgain(t *testing.T) {
 		}
 		path := "/api/v1/namespaces/" + z.namespace + "/pods/" + string(r.Name) + "/status"
 		running := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", ContainerStatuses: []corev1.ContainerStatus{{
-			Name: container, Started: &yes, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+			Name: Container, Started: &yes, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 		}}}
 		if code, out, err := s.Do(kubetest.Admin, http.MethodPatch, path, "application/merge-patch+json", kubetest.Object{"status": running}); err != nil || code != http.StatusOK {
 			t.Errorf("%d %s %v", code, out, err)

@@ -32,7 +32,7 @@ func nodeNameOf(zone, node string) string {
 		name = zone + "-" + name
 	}
 	if len(name) > 63 {
-		name = podName(name)
+		name = PodName(name)
 	}
 	return name
 }
@@ -64,7 +64,7 @@ func (u *use) add(o use, sign int64) {
 	}
 }
 
-// requests is what the scheduler of the cluster counts for a pod: the larger of its containers together and its largest init container, each with those
+// requests is what the scheduler of the cluster counts for a pod: the larger of its containers together and its largest init Container, each with those
 // that run beside it.
 func requests(pod *corev1.Pod, table []Resource) use {
 	of := func(c *corev1.Container) use {
@@ -216,7 +216,7 @@ func ready(n *corev1.Node, table []Resource) (bool, string, fault.Text) {
 			continue
 		}
 		if up = c.Status == corev1.ConditionTrue; !up {
-			return false, "KubeletNotReady", fault.T("The kubelet is not ready (%s): %s", "kubelet 未就绪（%s）：%s", c.Reason, short(c.Message))
+			return false, "KubeletNotReady", fault.T("The kubelet is not ready (%s): %s", "kubelet 未就绪（%s）：%s", c.Reason, Short(c.Message))
 		}
 	}
 	if !up {
@@ -227,7 +227,7 @@ func ready(n *corev1.Node, table []Resource) (bool, string, fault.Text) {
 	}
 	if i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { s, ok := unwell[c.Type]; return ok && c.Status == s }); i >= 0 {
 		c := n.Status.Conditions[i]
-		return false, engine.NodeUnwell, fault.T("Its devices are at fault, its cluster says (%s, %s): %s What runs there saves and moves.", "集群报告其加速卡有故障（%s，%s）：%s 其上的任务将保存并迁移。", c.Type, c.Reason, short(c.Message))
+		return false, engine.NodeUnwell, fault.T("Its devices are at fault, its cluster says (%s, %s): %s What runs there saves and moves.", "集群报告其加速卡有故障（%s，%s）：%s 其上的任务将保存并迁移。", c.Type, c.Reason, Short(c.Message))
 	}
 	if n.Spec.Unschedulable {
 		return false, "Unschedulable", fault.T("The node is cordoned in its cluster (kubectl uncordon %s opens it).", "节点在集群中被标记为不可调度（可用 kubectl uncordon %s 恢复）。", n.Name)

@@ -219,7 +219,7 @@ func TestPod(t *testing.T) {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
-	if long := podName(strings.Repeat("a", 80)); len(long) > 63 || long == podName(strings.Repeat("a", 81)) {
+	if long := PodName(strings.Repeat("a", 80)); len(long) > 63 || long == PodName(strings.Repeat("a", 81)) {
 		t.Error(long)
 	}
 }

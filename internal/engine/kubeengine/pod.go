@@ -26,18 +26,18 @@ import (
 
 // What is written on a pod.
 const (
-	labelManaged = "app.kubernetes.io/managed-by" // "fermi"
-	labelZone    = "fermi.io/zone"
-	labelTask    = "fermi.io/task"    // the id of whose replica it is
+	LabelManaged = "app.kubernetes.io/managed-by" // "fermi"
+	LabelZone    = "fermi.io/zone"
+	LabelTask    = "fermi.io/task"    // the id of whose replica it is
 	labelProject = "fermi.io/project" //
 	labelRole    = "fermi.io/role"
 	labelService = "fermi.io/service" // whose replica it is: a Service of the cluster may select by it
-	labelAttempt = "fermi.io/attempt"
+	LabelAttempt = "fermi.io/attempt"
 
 	noteReplica = "fermi.io/replica" // engine.Replica, as JSON: the record of the replica
 	noteName    = "fermi.io/replica-name"
-	noteTask    = "fermi.io/task-name"
-	noteOwner   = "fermi.io/owner" // who submitted it
+	NoteTask    = "fermi.io/task-name"
+	NoteOwner   = "fermi.io/owner" // who submitted it
 	noteVersion = "fermi.io/version"
 	noteStop    = "fermi.io/stop" // order, as JSON
 	noteExit    = "fermi.io/exit" // engine.Exit, as JSON: where the engine decided that it has ended
@@ -46,9 +46,9 @@ const (
 	noteUnmoved = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 	finalizer = "fermi.io/replica"
-	managed   = "fermi"
+	Managed   = "fermi"
 
-	container = "replica" // the one that the launcher and its ranks run in
+	Container = "replica" // the one that the launcher and its ranks run in
 	enter     = "launcher"
 )
 
@@ -80,8 +80,8 @@ const (
 	never = math.MaxInt32
 )
 
-// podName is a replica's name as a pod may have it: names that are too long end in a digest.
-func podName(replica string) string {
+// PodName is a replica's name as a pod may have it: names that are too long end in a digest.
+func PodName(replica string) string {
 	if len(replica) <= 63 {
 		return replica
 	}
@@ -148,7 +148,7 @@ func (p *pods) registry() pull.Cluster {
 			a := &corev1.ServiceAccount{}
 			return a, c.get(ctx, "serviceaccounts", p.account, a)
 		},
-		Explain: c.explain,
+		Explain: c.Explain,
 	}
 }
 
@@ -189,7 +189,7 @@ func (p *pods) make(r engine.Replica, nodeName string) (*corev1.Pod, error) {
 			"The record of replica %s has %d bytes; a pod takes %d.", "副本 %s 的记录有 %d 字节，Pod 最多容纳 %d 字节。", r.Name, len(whole), maxRecord)).
 			WithHint(fault.T("Put long values into files of the code, not into variables.", "请把较长的内容放入代码文件，而不是环境变量。"))
 	}
-	limits, err := p.limits(r)
+	limits, err := Limits(r)
 	if err != nil {
 		return nil, err
 	}
@@ -200,13 +200,13 @@ func (p *pods) make(r engine.Replica, nodeName string) (*corev1.Pod, error) {
 	grace := int64((r.StopGrace.Std() + graceMore).Seconds())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: podName(string(r.Name)), Namespace: p.cluster.Namespace, Finalizers: []string{finalizer},
+			Name: PodName(string(r.Name)), Namespace: p.cluster.Namespace, Finalizers: []string{finalizer},
 			Labels: map[string]string{
-				labelManaged: managed, labelZone: p.cluster.Zone, labelTask: label(r.TaskID), labelProject: label(r.Project),
-				labelRole: label(r.Role), labelAttempt: strconv.Itoa(r.Attempt),
+				LabelManaged: Managed, LabelZone: p.cluster.Zone, LabelTask: LabelOf(r.TaskID), labelProject: LabelOf(r.Project),
+				labelRole: LabelOf(r.Role), LabelAttempt: strconv.Itoa(r.Attempt),
 			},
 			Annotations: map[string]string{
-				noteUnmoved: "false", noteReplica: string(whole), noteName: string(r.Name), noteTask: r.Task, noteOwner: r.Owner, noteVersion: p.version,
+				noteUnmoved: "false", noteReplica: string(whole), noteName: string(r.Name), NoteTask: r.Task, NoteOwner: r.Owner, noteVersion: p.version,
 			},
 		},
 		Spec: corev1.PodSpec{
@@ -220,7 +220,7 @@ func (p *pods) make(r engine.Replica, nodeName string) (*corev1.Pod, error) {
 		},
 	}
 	if r.Serve != nil && r.Serve.Service != "" {
-		pod.Labels[labelService] = label(r.Serve.Service)
+		pod.Labels[labelService] = LabelOf(r.Serve.Service)
 	}
 	p.cluster.Cache.mount(pod, r)
 	return pod, nil
@@ -262,8 +262,8 @@ func refuse(r engine.Replica) error {
 	return nil
 }
 
-// limits are what the kubelet holds the pod to; requests are the same.
-func (p *pods) limits(r engine.Replica) (corev1.ResourceList, error) {
+// Limits are what the kubelet holds the pod to; requests are the same.
+func Limits(r engine.Replica) (corev1.ResourceList, error) {
 	out := corev1.ResourceList{}
 	if r.Resources.CPU > 0 {
 		out[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(r.Resources.CPU), resource.DecimalSI)
@@ -363,7 +363,7 @@ func (p *pods) running(r engine.Replica, image string, limits corev1.ResourceLis
 		mounts = append(mounts, corev1.VolumeMount{Name: "home", MountPath: dirHomes + "/" + r.Home})
 	}
 	return corev1.Container{
-		Name: container, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, SecurityContext: confined(),
+		Name: Container, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, SecurityContext: confined(),
 		Command:        []string{fileProgram, "launch", "--dir", dirReplica, "--replica", string(r.Name), "--endpoints", fileEndpoints, "--token-file", fileKey, "--last-words", corev1.TerminationMessagePathDefault},
 		Resources:      corev1.ResourceRequirements{Limits: limits, Requests: limits},
 		Env:            []corev1.EnvVar{{Name: "FERMI_POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
@@ -382,8 +382,8 @@ func confined() *corev1.SecurityContext {
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: new(bool), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"NET_RAW", "MKNOD", "AUDIT_WRITE"}}}
 }
 
-// label is a text as a label's value may be; "" where it can't.
-func label(s string) string {
+// LabelOf is a text as a label's value may be; "" where it can't.
+func LabelOf(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r == '.' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 			return r

@@ -75,7 +75,7 @@ func TestPrivateImage(t *testing.T) {
 		}
 	}
 	list := secrets()
-	if len(list) != 1 || list[0].Type != corev1.SecretTypeDockerConfigJson || list[0].Labels[labelZone] != "z" {
+	if len(list) != 1 || list[0].Type != corev1.SecretTypeDockerConfigJson || list[0].Labels[LabelZone] != "z" {
 		t.Fatalf("%+v", list)
 	}
 	if got := string(list[0].Data[corev1.DockerConfigJsonKey]); got != `{"auths":{"registry.example.com":{"username":"ann","password":"p:w\"d","auth":"YW5uOnA6dyJk"}}}` {

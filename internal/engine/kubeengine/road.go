@@ -79,14 +79,14 @@ func (r *roads) keep(ctx context.Context, want map[string]road) error {
 			if len(want) == 0 {
 				return nil // there may be no right to look, and no need
 			}
-			return r.cluster.explain(err, "list", services)
+			return r.cluster.Explain(err, "list", services)
 		}
 	}
 	for name, now := range maps.Clone(r.made) {
 		if next, ok := want[name]; !ok || next != now {
 			err := r.cluster.remove(ctx, services, name, &metav1.DeleteOptions{})
-			if err != nil && !gone(err) {
-				return r.cluster.explain(err, "delete", services)
+			if err != nil && !IsGone(err) {
+				return r.cluster.Explain(err, "delete", services)
 			}
 			delete(r.made, name)
 		}
@@ -96,12 +96,12 @@ func (r *roads) keep(ctx context.Context, want map[string]road) error {
 			continue
 		}
 		err := r.cluster.create(ctx, services, r.object(name, one), &corev1.Service{})
-		if taken(err) {
+		if IsTaken(err) {
 			r.not[name] = true
 			continue
 		}
 		if err != nil {
-			return r.cluster.explain(err, "create", services)
+			return r.cluster.Explain(err, "create", services)
 		}
 		r.made[name] = one
 	}
@@ -111,7 +111,7 @@ func (r *roads) keep(ctx context.Context, want map[string]road) error {
 // look finds those that there are.
 func (r *roads) look(ctx context.Context) error {
 	var list corev1.ServiceList
-	err := r.cluster.list(ctx, services, r.cluster.Namespace, &list, metav1.ListOptions{LabelSelector: labelManaged + "=" + managed + "," + labelZone + "=" + r.cluster.Zone})
+	err := r.cluster.list(ctx, services, r.cluster.Namespace, &list, metav1.ListOptions{LabelSelector: LabelManaged + "=" + Managed + "," + LabelZone + "=" + r.cluster.Zone})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (r *roads) look(ctx context.Context) error {
 }
 
 func (r *roads) object(name string, one road) *corev1.Service {
-	mine := map[string]string{labelManaged: managed, labelZone: r.cluster.Zone, labelProject: one.project, labelService: name}
+	mine := map[string]string{LabelManaged: Managed, LabelZone: r.cluster.Zone, labelProject: one.project, labelService: name}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.cluster.Namespace, Labels: mine},
 		Spec:       corev1.ServiceSpec{Selector: mine, Ports: []corev1.ServicePort{{Name: "http", Port: one.port, TargetPort: intstr.FromInt32(one.port)}}},

@@ -41,7 +41,7 @@ func observed(r brief, pod *corev1.Pod, heard engine.State) engine.Observation {
 		Address: pod.Status.PodIP, LauncherAddress: pod.Status.PodIP,
 	}
 	var began time.Time
-	if s := statusOf(pod.Status.ContainerStatuses, container); s != nil {
+	if s := statusOf(pod.Status.ContainerStatuses, Container); s != nil {
 		switch {
 		case s.State.Running != nil:
 			began, o.Launched = s.State.Running.StartedAt.Time, true
@@ -94,7 +94,7 @@ func statusOf(list []corev1.ContainerStatus, name string) *corev1.ContainerStatu
 // endOf is how the replica of a pod ended whose containers have: by the launcher's last words, else by the reason that the kubelet gives.
 func endOf(pod *corev1.Pod) *engine.Exit {
 	_, stopped := stopOf(pod)
-	main, first := statusOf(pod.Status.ContainerStatuses, container), statusOf(pod.Status.InitContainerStatuses, enter)
+	main, first := statusOf(pod.Status.ContainerStatuses, Container), statusOf(pod.Status.InitContainerStatuses, enter)
 	if main != nil && main.State.Terminated != nil {
 		t := main.State.Terminated
 		at, code := t.FinishedAt.Time, int(t.ExitCode)
@@ -112,7 +112,7 @@ func endOf(pod *corev1.Pod) *engine.Exit {
 			return &engine.Exit{Code: code, Reason: engine.ReasonStopped, At: at}
 		case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
 			return &engine.Exit{Code: code, Reason: engine.ReasonStartFailed, At: at, Message: fault.T(
-				"The container could not be started: %s", "容器无法启动：%s", short(t.Message)).Pack()}
+				"The container could not be started: %s", "容器无法启动：%s", Short(t.Message)).Pack()}
 		case pod.Status.Reason == "" && pod.DeletionTimestamp != nil:
 			return lost(code, at, fault.T("Somebody deleted the pod.", "Pod 被人为删除。"))
 		case pod.Status.Reason == "":
@@ -124,7 +124,7 @@ func endOf(pod *corev1.Pod) *engine.Exit {
 		return &engine.Exit{Code: 143, Reason: engine.ReasonStopped, At: at}
 	}
 	if first != nil && first.State.Terminated != nil && first.State.Terminated.ExitCode != 0 && pod.DeletionTimestamp == nil {
-		return lost(int(first.State.Terminated.ExitCode), at, fault.T("The launcher could not enter the pod: %s", "启动器无法进入 Pod：%s", short(first.State.Terminated.Message)))
+		return lost(int(first.State.Terminated.ExitCode), at, fault.T("The launcher could not enter the pod: %s", "启动器无法进入 Pod：%s", Short(first.State.Terminated.Message)))
 	}
 	if Refused(pod.Status.Reason) {
 		return &engine.Exit{Code: -1, Reason: engine.ReasonRefused, At: at, Message: kubeletWords(pod).Pack()}
@@ -138,7 +138,7 @@ func lost(code int, at time.Time, why fault.Text) *engine.Exit {
 
 // kubeletWords says why a pod failed as a whole.
 func kubeletWords(pod *corev1.Pod) fault.Text {
-	said, node := short(pod.Status.Message), pod.Spec.NodeName
+	said, node := Short(pod.Status.Message), pod.Spec.NodeName
 	switch reason := pod.Status.Reason; {
 	case reason == "Evicted":
 		return fault.T("Node %s evicted the pod: %s", "节点 %s 驱逐了 Pod：%s", node, said)
@@ -198,16 +198,16 @@ func stuck(pod *corev1.Pod, now time.Time) (*engine.Exit, bool) {
 			if patient && !hopeless(w.Message) {
 				continue
 			}
-			return unstarted(now, fault.T("The image %s can't be pulled on node %s: %s", "节点 %[2]s 无法拉取镜像 %[1]s：%[3]s", s.Image, pod.Spec.NodeName, short(w.Message))), true
+			return unstarted(now, fault.T("The image %s can't be pulled on node %s: %s", "节点 %[2]s 无法拉取镜像 %[1]s：%[3]s", s.Image, pod.Spec.NodeName, Short(w.Message))), true
 		case "InvalidImageName":
-			return unstarted(now, fault.T("%s is no name of an image: %s", "%s 不是合法的镜像名：%s", s.Image, short(w.Message))), true
+			return unstarted(now, fault.T("%s is no name of an image: %s", "%s 不是合法的镜像名：%s", s.Image, Short(w.Message))), true
 		case "ErrImageNeverPull":
 			return unstarted(now, fault.T("The image %s is not on node %s, and may not be pulled.", "镜像 %s 不在节点 %s 上，且不允许拉取。", s.Image, pod.Spec.NodeName)), true
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 			if patient {
 				continue
 			}
-			return unstarted(now, fault.T("Node %s can't make the container: %s", "节点 %s 无法创建容器：%s", pod.Spec.NodeName, short(w.Message))), true
+			return unstarted(now, fault.T("Node %s can't make the container: %s", "节点 %s 无法创建容器：%s", pod.Spec.NodeName, Short(w.Message))), true
 		}
 	}
 	return nil, false

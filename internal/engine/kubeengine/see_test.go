@@ -35,7 +35,7 @@ func testPods() *pods {
 func ended137(reason, message string, code int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodFailed
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: code, Reason: reason, Message: message, StartedAt: metav1.NewTime(noon), FinishedAt: metav1.NewTime(noon.Add(time.Minute)),
 		}}}}
 	}
@@ -56,7 +56,7 @@ func TestObserve(t *testing.T) {
 	running := func(started bool) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Status.Phase, p.Status.PodIP = corev1.PodRunning, "10.0.0.7"
-			s := corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}}
+			s := corev1.ContainerStatus{Name: Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}}
 			if started {
 				s.Started = &yes
 			}
@@ -152,7 +152,7 @@ func TestStuck(t *testing.T) {
 	waits := func(reason, message string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodPending
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, Image: "example.com/x:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: Container, Image: "example.com/x:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
 		}
 	}
 	for _, c := range []struct {

@@ -109,31 +109,31 @@ func isOver(pod *corev1.Pod) bool {
 // end has the kubelet end a pod. One that is gone is fine.
 func (s *stops) end(ctx context.Context, pod *corev1.Pod, seconds int64) error {
 	_, err := s.cluster.deletePod(ctx, pod, seconds)
-	if gone(err) || conflict(err) {
+	if IsGone(err) || IsConflict(err) {
 		return nil
 	}
-	return s.cluster.explain(err, "delete", "pods")
+	return s.cluster.Explain(err, "delete", "pods")
 }
 
 // letGo deletes a pod that is over, and takes our finalizer away, which kept it. One that is gone is fine.
 func (s *stops) letGo(ctx context.Context, pod *corev1.Pod) error {
 	left, err := s.cluster.deletePod(ctx, pod, 0)
-	if conflict(err) {
+	if IsConflict(err) {
 		return nil // another one has its name
 	}
 	for err == nil && left != nil && left.UID == pod.UID && slices.Contains(left.Finalizers, finalizer) {
 		rest := slices.DeleteFunc(slices.Clone(left.Finalizers), func(f string) bool { return f == finalizer })
 		_, err = s.cluster.patchPod(ctx, left, map[string]any{"finalizers": rest, "resourceVersion": left.ResourceVersion})
-		if err == nil || gone(err) {
+		if err == nil || IsGone(err) {
 			return nil
 		}
-		if !conflict(err) {
-			return s.cluster.explain(err, "patch", "pods")
+		if !IsConflict(err) {
+			return s.cluster.Explain(err, "patch", "pods")
 		}
 		left, err = s.cluster.getPod(ctx, pod.Name)
 	}
-	if err == nil || gone(err) {
+	if err == nil || IsGone(err) {
 		return nil
 	}
-	return s.cluster.explain(err, "delete", "pods")
+	return s.cluster.Explain(err, "delete", "pods")
 }

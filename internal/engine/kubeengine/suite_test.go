@@ -80,7 +80,7 @@ func (z *site) act(l *kubetest.Life) {
 		return
 	}
 	a := z.life(r.Name)
-	waiting := corev1.ContainerStatus{Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+	waiting := corev1.ContainerStatus{Name: Container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
 	l.Report(corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{waiting}})
 	finish := func(reason string, code int32, words bool) {
 		t := &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}
@@ -92,7 +92,7 @@ func (z *site) act(l *kubetest.Life) {
 		if code == 0 {
 			phase = corev1.PodSucceeded
 		}
-		l.Report(corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Terminated: t}}}})
+		l.Report(corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: Container, State: corev1.ContainerState{Terminated: t}}}})
 	}
 	for _, v := range r.Env {
 		if v.Name != "GATE" {
@@ -125,7 +125,7 @@ func (z *site) act(l *kubetest.Life) {
 	z.mu.Unlock()
 	yes := true
 	l.Report(corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.7", ContainerStatuses: []corev1.ContainerStatus{{
-		Name: container, Started: &yes, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		Name: Container, Started: &yes, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 	}}})
 	select {
 	case <-a.end:

@@ -33,7 +33,7 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	if err == nil {
 		e.pods.wire(pod, at, len(r.Devices))
 		if gangs := e.cfg.Cluster.Gangs; gangs != nil {
-			err = gangs.admit(ctx, r, pod)
+			err = gangs.Admit(ctx, r, pod)
 		}
 	}
 	if err == nil {
@@ -53,17 +53,17 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 	}
 	made := &corev1.Pod{}
 	err = e.cfg.Cluster.create(ctx, "pods", pod, made)
-	if taken(err) {
-		if made, err = e.cfg.Cluster.getPod(ctx, pod.Name); gone(err) {
+	if IsTaken(err) {
+		if made, err = e.cfg.Cluster.getPod(ctx, pod.Name); IsGone(err) {
 			return fault.New(fault.Unavailable, "PodLeaves", fault.T("A pod of the name %s is just leaving.", "名为 %s 的 Pod 正在退出。", pod.Name))
 		}
-		if err == nil && (replicaName(made) != string(r.Name) || made.Labels[labelZone] != e.cfg.Cluster.Zone) {
+		if err == nil && (replicaName(made) != string(r.Name) || made.Labels[LabelZone] != e.cfg.Cluster.Zone) {
 			return fault.New(fault.Conflict, "PodNameTaken", fault.T(
 				"Somebody else's pod in namespace %s has the name %s.", "命名空间 %s 中已有名为 %s 的其他 Pod。", e.cfg.Cluster.Namespace, pod.Name))
 		}
 	}
 	if err != nil {
-		return e.decline(r, e.cfg.Cluster.explain(err, "create", "pods"))
+		return e.decline(r, e.cfg.Cluster.Explain(err, "create", "pods"))
 	}
 	e.sawPod(made)
 	return nil
@@ -100,13 +100,13 @@ func (e *Engine) find(ctx context.Context, name engine.Name) (*corev1.Pod, error
 	if pod := e.pod(name); pod != nil {
 		return pod, nil
 	}
-	pod, err := e.cfg.Cluster.getPod(ctx, podName(string(name)))
+	pod, err := e.cfg.Cluster.getPod(ctx, PodName(string(name)))
 	switch {
-	case gone(err):
+	case IsGone(err):
 		return nil, nil
 	case err != nil:
-		return nil, e.cfg.Cluster.explain(err, "get", "pods")
-	case replicaName(pod) != string(name) || pod.Labels[labelZone] != e.cfg.Cluster.Zone:
+		return nil, e.cfg.Cluster.Explain(err, "get", "pods")
+	case replicaName(pod) != string(name) || pod.Labels[LabelZone] != e.cfg.Cluster.Zone:
 		return nil, nil
 	}
 	e.sawPod(pod)
@@ -140,11 +140,11 @@ func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration
 			return err
 		}
 		next, err := e.cfg.Cluster.patchPod(ctx, pod, map[string]any{"annotations": map[string]any{noteStop: string(raw)}})
-		if gone(err) || conflict(err) {
+		if IsGone(err) || IsConflict(err) {
 			return nil // the pod of that replica is gone
 		}
 		if err != nil {
-			return e.cfg.Cluster.explain(err, "patch", "pods")
+			return e.cfg.Cluster.Explain(err, "patch", "pods")
 		}
 		pod = next
 		e.sawPod(pod)
@@ -190,11 +190,11 @@ func (e *Engine) giveUp(pod *corev1.Pod, now time.Time) error {
 			return err
 		}
 		next, err := e.cfg.Cluster.patchPod(ctx, pod, map[string]any{"annotations": map[string]any{noteExit: string(raw)}})
-		if gone(err) || conflict(err) {
+		if IsGone(err) || IsConflict(err) {
 			return nil
 		}
 		if err != nil {
-			return e.cfg.Cluster.explain(err, "patch", "pods")
+			return e.cfg.Cluster.Explain(err, "patch", "pods")
 		}
 		e.cfg.Log.Info("a pod can't start and is ended", "pod", pod.Name, "why", fault.Unpack(exit.Message).EN)
 		pod = next

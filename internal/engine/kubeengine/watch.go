@@ -24,7 +24,7 @@ type watcher struct {
 // watchers are the informers: nodes, our pods, and those of others that use something.
 func (e *Engine) watchers() []watcher {
 	c := e.cfg.Cluster
-	ours := labelZone + "=" + c.Zone
+	ours := LabelZone + "=" + c.Zone
 	pods := func() runtime.Object { return &corev1.PodList{} }
 	return []watcher{
 		wanted{resource: "nodes", one: &corev1.Node{}, list: func() runtime.Object { return &corev1.NodeList{} }, slim: slimNode}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
@@ -36,7 +36,7 @@ func (e *Engine) watchers() []watcher {
 			DeleteFunc: func(o any) { e.lostPod(last[*corev1.Pod](o)) },
 		}),
 		wanted{
-			resource: "pods", labels: labelZone + "!=" + c.Zone, fields: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", one: &corev1.Pod{}, list: pods, slim: slimOther,
+			resource: "pods", labels: LabelZone + "!=" + c.Zone, fields: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", one: &corev1.Pod{}, list: pods, slim: slimOther,
 		}.follow(c, e.fret, cache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { e.ground.sawOther(o.(*corev1.Pod)) }, UpdateFunc: func(_, o any) { e.ground.sawOther(o.(*corev1.Pod)) },
 			DeleteFunc: func(o any) { e.ground.lostOther(last[*corev1.Pod](o)) },
@@ -92,7 +92,7 @@ func (want wanted) follow(c *Cluster, fret func(error), h cache.ResourceEventHan
 	_ = inf.SetTransform(want.slim)
 	_ = inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil && !inf.HasSynced() { // later on, the beat says whether the cluster answers
-			fret(c.explain(err, "list", want.resource))
+			fret(c.Explain(err, "list", want.resource))
 		}
 	})
 	told, _ := inf.AddEventHandler(h)

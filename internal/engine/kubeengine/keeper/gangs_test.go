@@ -1,4 +1,4 @@
-package kubeengine
+package keeper
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -80,7 +81,7 @@ func TestLetIn(t *testing.T) {
 
 // TestWaits: of a gang that waits its keeper's words are kept, of one that was let in or is gone nothing.
 func TestWaits(t *testing.T) {
-	g := &Gangs{Cluster: &Cluster{Zone: "k1"}, Keeper: Kueue, Queue: "research"}
+	g := &Gangs{Cluster: &kubeengine.Cluster{Zone: "k1"}, Keeper: Kueue, Queue: "research"}
 	take := func(status string) bool {
 		t.Helper()
 		h := &handed{}

@@ -1,9 +1,8 @@
-package kubeengine
+package keeper
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,12 +13,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/kubeengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -37,7 +36,7 @@ const (
 
 // Gangs is the queue that gangs of a cluster are handed over to. Safe for concurrent use.
 type Gangs struct {
-	Cluster *Cluster
+	Cluster *kubeengine.Cluster
 	Keeper  Keeper
 	Queue   string
 	// Since is the first attempt that may use the place of a replica: attempts in one place are one gang to the keeper.
@@ -100,10 +99,12 @@ func (k Keeper) Title() string {
 }
 
 // nameOf is the object's name, of the first attempt in a place.
-func nameOf(taskID string, since int) string { return podName(fmt.Sprintf("%s-%d", taskID, since)) }
+func nameOf(taskID string, since int) string {
+	return kubeengine.PodName(fmt.Sprintf("%s-%d", taskID, since))
+}
 
-// admit hands the gang of a replica over, and returns once it was let in. Fault Unavailable: it waits; ask again.
-func (g *Gangs) admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error {
+// Admit hands the gang of a replica over, and returns once it was let in. Fault Unavailable: it waits; ask again.
+func (g *Gangs) Admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) error {
 	since, err := g.Since(ctx, r)
 	if err != nil {
 		return err
@@ -120,7 +121,7 @@ func (g *Gangs) admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) er
 	}
 	now, err := g.see(ctx, name)
 	verb := "get"
-	if gone(err) {
+	if kubeengine.IsGone(err) {
 		verb = "create"
 		var gang Gang
 		if gang, err = g.Of(ctx, r); err != nil {
@@ -129,12 +130,12 @@ func (g *Gangs) admit(ctx context.Context, r engine.Replica, pod *corev1.Pod) er
 		now, err = g.hand(ctx, name, gang)
 	}
 	if err != nil {
-		return g.Cluster.explain(err, verb, g.Keeper.Resource())
+		return g.Cluster.Explain(err, verb, g.Keeper.Resource())
 	}
 	g.note(name, r.TaskID, now)
 	if ok, why := now.letIn(g.Keeper); !ok {
 		return fault.New(fault.Unavailable, WaitsForQueue, fault.T(
-			"It waits until %s lets it in, in queue %s of cluster %s: %s", "等待集群 %[3]s 的 %[1]s 在队列 %[2]s 中准入：%[4]s", g.Keeper, g.Queue, g.Cluster.Zone, short(cmp.Or(why, "nothing was said yet"))))
+			"It waits until %s lets it in, in queue %s of cluster %s: %s", "等待集群 %[3]s 的 %[1]s 在队列 %[2]s 中准入：%[4]s", g.Keeper, g.Queue, g.Cluster.Zone, kubeengine.Short(cmp.Or(why, "nothing was said yet"))))
 	}
 	return nil
 }
@@ -210,11 +211,11 @@ const mostWords = 6
 // words are what the keeper says of a gang, one for each of its conditions that says more than that it is so.
 func (h *handed) words() (out []string) {
 	if h.Status.Phase != "" {
-		out = append(out, short(h.Status.Phase))
+		out = append(out, kubeengine.Short(h.Status.Phase))
 	}
 	for _, c := range h.Status.Conditions {
 		if why := cmp.Or(c.Message, c.Reason); why != "" && len(out) < mostWords {
-			out = append(out, short(c.Type+"="+string(c.Status)+": "+why))
+			out = append(out, kubeengine.Short(c.Type+"="+string(c.Status)+": "+why))
 		}
 	}
 	return out
@@ -226,8 +227,8 @@ func (g *Gangs) path(ctx context.Context) (string, error) {
 	defer g.mu.Unlock()
 	group, plural, _ := g.Keeper.object()
 	if g.version == "" {
-		version, err := g.Cluster.preferred(ctx, group)
-		if gone(err) {
+		version, err := g.Cluster.Preferred(ctx, group)
+		if kubeengine.IsGone(err) {
 			return "", fault.New(fault.Unavailable, "NoKeeper", fault.T("Cluster %s does not run %s: it has no %s.", "集群 %s 未运行 %s：没有 %s。", g.Cluster.Zone, g.Keeper, plural)).
 				WithHint(fault.T("Install it, or take the zone out of --pods-gangs.", "请安装它，或从 --pods-gangs 中去掉该可用区。")).Because(err)
 		}
@@ -245,7 +246,7 @@ func (g *Gangs) see(ctx context.Context, name string) (*handed, error) {
 		return nil, err
 	}
 	now := &handed{}
-	return now, g.Cluster.raw(ctx, "GET", at+"/"+name, nil, now)
+	return now, g.Cluster.Raw(ctx, "GET", at+"/"+name, nil, now)
 }
 
 // hand makes the object of a gang.
@@ -260,14 +261,14 @@ func (g *Gangs) hand(ctx context.Context, name string, gang Gang) (*handed, erro
 	}
 	group, _, kind := g.Keeper.object()
 	made := &handed{}
-	err = g.Cluster.raw(ctx, "POST", at, map[string]any{
+	err = g.Cluster.Raw(ctx, "POST", at, map[string]any{
 		"apiVersion": group + "/" + g.version, "kind": kind, "spec": spec,
 		"metadata": map[string]any{
-			"name": name, "labels": map[string]string{labelManaged: managed, labelZone: g.Cluster.Zone, labelTask: label(gang.TaskID), labelAttempt: strconv.Itoa(gang.Since)},
-			"annotations": map[string]string{noteTask: gang.Task, noteOwner: gang.Owner},
+			"name": name, "labels": map[string]string{kubeengine.LabelManaged: kubeengine.Managed, kubeengine.LabelZone: g.Cluster.Zone, kubeengine.LabelTask: kubeengine.LabelOf(gang.TaskID), kubeengine.LabelAttempt: strconv.Itoa(gang.Since)},
+			"annotations": map[string]string{kubeengine.NoteTask: gang.Task, kubeengine.NoteOwner: gang.Owner},
 		},
 	}, made)
-	if taken(err) {
+	if kubeengine.IsTaken(err) {
 		return g.see(ctx, name)
 	}
 	return made, err
@@ -281,14 +282,13 @@ func (g *Gang) spec(keeper Keeper, queue string) (map[string]any, error) {
 		limits corev1.ResourceList
 	}
 	var sets []set
-	p := pods{}
 	total, members := corev1.ResourceList{}, 0
 	for _, s := range g.Sets {
 		r := engine.Replica{Resources: s.Resources}
 		for _, id := range s.Devices {
 			r.Devices = append(r.Devices, api.Device{UUID: id})
 		}
-		limits, err := p.limits(r)
+		limits, err := kubeengine.Limits(r)
 		if err != nil {
 			return nil, err
 		}
@@ -314,7 +314,7 @@ func (g *Gang) spec(keeper Keeper, queue string) (map[string]any, error) {
 	for i, s := range sets {
 		list[i] = map[string]any{"name": s.name, "count": s.count, "template": map[string]any{"spec": map[string]any{
 			"restartPolicy": corev1.RestartPolicyNever,
-			"containers":    []map[string]any{{"name": container, "image": "replica", "resources": corev1.ResourceRequirements{Requests: s.limits, Limits: s.limits}}},
+			"containers":    []map[string]any{{"name": kubeengine.Container, "image": "replica", "resources": corev1.ResourceRequirements{Requests: s.limits, Limits: s.limits}}},
 		}}}
 	}
 	return map[string]any{"queueName": queue, "priority": g.Priority, "active": true, "podSets": list}, nil
@@ -333,20 +333,20 @@ func (g *Gangs) Sweep(ctx context.Context, stands func(taskID string, since int)
 	var list struct {
 		Items []handed `json:"items"`
 	}
-	if err := g.Cluster.raw(ctx, "GET", at+"?labelSelector="+labelZone+"%3D"+g.Cluster.Zone, nil, &list); err != nil {
-		return g.Cluster.explain(err, "list", g.Keeper.Resource())
+	if err := g.Cluster.Raw(ctx, "GET", at+"?labelSelector="+kubeengine.LabelZone+"%3D"+g.Cluster.Zone, nil, &list); err != nil {
+		return g.Cluster.Explain(err, "list", g.Keeper.Resource())
 	}
 	var errs []error
 	for i := range list.Items {
 		h := &list.Items[i]
 		delete(known, h.Metadata.Name)
-		taskID := h.Metadata.Labels[labelTask]
-		since, _ := strconv.Atoi(h.Metadata.Labels[labelAttempt])
+		taskID := h.Metadata.Labels[kubeengine.LabelTask]
+		since, _ := strconv.Atoi(h.Metadata.Labels[kubeengine.LabelAttempt])
 		if !stands(taskID, since) {
 			g.forget(h.Metadata.Name)
-			err := g.Cluster.raw(ctx, "DELETE", at+"/"+h.Metadata.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &h.Metadata.UID}}, nil)
-			if err != nil && !gone(err) && !conflict(err) {
-				errs = append(errs, g.Cluster.explain(err, "delete", g.Keeper.Resource()))
+			err := g.Cluster.Raw(ctx, "DELETE", at+"/"+h.Metadata.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &h.Metadata.UID}}, nil)
+			if err != nil && !kubeengine.IsGone(err) && !kubeengine.IsConflict(err) {
+				errs = append(errs, g.Cluster.Explain(err, "delete", g.Keeper.Resource()))
 			}
 			continue
 		}
@@ -377,38 +377,4 @@ func (h *handed) evicted(k Keeper) (why string, yes bool) {
 		}
 	}
 	return "", false
-}
-
-// preferred is the version of a group that the cluster would rather speak; gone: it has no such group.
-func (c *Cluster) preferred(ctx context.Context, group string) (string, error) {
-	var found metav1.APIGroup
-	err := c.raw(ctx, "GET", "/apis/"+group, nil, &found)
-	return found.PreferredVersion.Version, err
-}
-
-// raw is a call about objects of which the program knows no types.
-func (c *Cluster) raw(ctx context.Context, method, path string, body, into any) error {
-	made, err := c.connect()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callFor)
-	defer cancel()
-	req := made.core.Verb(method).RequestURI(path).SetHeader("Accept", "application/json")
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		req = req.SetHeader("Content-Type", "application/json").Body(raw)
-	}
-	out, err := req.Do(ctx).Raw()
-	var said metav1.Status
-	if err != nil && json.Unmarshal(out, &said) == nil && said.Reason != "" {
-		return apierrors.FromObject(&said) // the client reads such words in its own encoding alone
-	}
-	if err != nil || into == nil {
-		return err
-	}
-	return json.Unmarshal(out, into)
 }
