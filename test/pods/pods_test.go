@@ -354,3 +354,60 @@ func TestQuota(t *testing.T) {
 	w.must("delete", "task", "waits")
 	w.noPods()
 }
+
+// TestNoImage: an image that no registry has ends the task at once with the registry's words, and no pod of it stays.
+func TestNoImage(t *testing.T) {
+	w := up(t)
+	w.meddle = func(l *kubetest.Life) bool {
+		main := l.Pod.Spec.Containers[0]
+		l.Report(corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: main.Name, Image: main.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "rpc error: code = NotFound: " + main.Image + ": not found"}},
+		}}})
+		select {
+		case <-l.Deleted:
+		case <-l.Over:
+		}
+		l.Report(corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: main.Name, Image: main.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown", FinishedAt: metav1.Now()}},
+		}}})
+		return true
+	}
+	w.must("train", "run", "-d", "--name", "none", "--zone", "k1", "--image", "registry.example.com/none:1", "--restarts", "0", "--", "true")
+	if f := w.phase("none", api.PhaseFailed).Status.Failure; f == nil || !strings.Contains(f.Message.EN, "registry.example.com/none:1 can't be pulled") || !strings.Contains(f.Message.EN, "not found") {
+		t.Errorf("%+v", f)
+	}
+	w.must("delete", "task", "none")
+	w.noPods()
+}
+
+// TestMissingRule: where the role lacks one rule, work waits with words that name it, and starts as soon as it is there.
+func TestMissingRule(t *testing.T) {
+	w := up(t)
+	at := "/apis/rbac.authorization.k8s.io/v1/namespaces/" + w.namespace + "/"
+	rule := func(resources ...string) kubetest.Object {
+		return kubetest.Object{"apiGroups": []string{""}, "resources": resources, "verbs": []string{"get", "list", "watch", "create", "update", "patch", "delete"}}
+	}
+	subject := []kubetest.Object{{"kind": "User", "name": kubetest.Nobody, "apiGroup": "rbac.authorization.k8s.io"}}
+	name := "some-" + w.namespace
+	const all = "/apis/rbac.authorization.k8s.io/v1/"
+	w.s.Must(t, "POST", all+"clusterroles", kubetest.Object{"metadata": kubetest.Object{"name": name}, "rules": []kubetest.Object{
+		{"apiGroups": []string{""}, "resources": []string{"nodes", "pods"}, "verbs": []string{"get", "list", "watch"}}, {"apiGroups": []string{"authentication.k8s.io"}, "resources": []string{"tokenreviews"}, "verbs": []string{"create"}},
+	}}, nil)
+	w.s.Must(t, "POST", all+"clusterrolebindings", kubetest.Object{"metadata": kubetest.Object{"name": name}, "subjects": subject, "roleRef": kubetest.Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}}, nil)
+	w.s.Must(t, "POST", at+"roles", kubetest.Object{"metadata": kubetest.Object{"name": "some"}, "rules": []kubetest.Object{rule("configmaps", "services")}}, nil)
+	w.s.Must(t, "POST", at+"rolebindings", kubetest.Object{"metadata": kubetest.Object{"name": "some"}, "subjects": subject, "roleRef": kubetest.Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "some"}}, nil)
+	t.Cleanup(func() {
+		w.s.Must(t, "DELETE", all+"clusterrolebindings/"+name, nil, nil)
+		w.s.Must(t, "DELETE", all+"clusterroles/"+name, nil, nil)
+	})
+	w.s.WriteKubeconfig(t, w.file, w.s.URL, kubetest.Nobody)
+	w.must("train", "run", "-d", "--name", "waits", "--zone", "k1", "--", "sh", "-c", "echo in") // the file is read again for the next call
+	harness.Eventually(t, "the task names the rule", func() bool {
+		out := w.must("events", "task", "waits")
+		return strings.Contains(out, "ClusterPermission") && strings.Contains(out, "may not create pods")
+	})
+	w.s.Must(t, "PATCH", at+"roles/some", kubetest.Object{"rules": []kubetest.Object{rule("configmaps", "services", "pods")}}, nil)
+	w.phase("waits", api.PhaseCompleted)
+	w.must("delete", "task", "waits")
+	w.noPods()
+}
