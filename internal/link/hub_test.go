@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -653,6 +654,13 @@ func TestAttachesWithoutStore(t *testing.T) {
 	}
 	logs := &awayLogs{back: make(chan struct{})}
 	logs.Logs = logbook.New(logbook.Config{Blob: w.store, Log: w.quiet(), Clock: clock.Real})
+	var charged atomic.Int64
+	w.config = func(cfg *HubConfig) {
+		cfg.Keep = func(_ context.Context, _ string, what Kept, bytes int64) error {
+			charged.Add(bytes)
+			return nil
+		}
+	}
 	next := w.serve("next", 2, logs)
 	c, spool, o, _ := w.client(testName, w.endpoints(next.target), 0)
 	for i := range 100 {
@@ -678,5 +686,8 @@ func TestAttachesWithoutStore(t *testing.T) {
 	}
 	if len(got) != 101 || got[0] != "line 0" || got[100] != "line 100" {
 		t.Errorf("%d lines", len(got))
+	}
+	if last := int64(len(spool.data) - len(spooled.data)); charged.Load() != last {
+		t.Errorf("%d bytes are charged, and %d are new", charged.Load(), last)
 	}
 }

@@ -38,6 +38,7 @@ type peer struct {
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // has one if out changed
 	logs   chan *linkpb.LogData
+	again  bool // it sends all of its log, also what is stored; set before logs is read, and then its reader's
 
 	mu  sync.Mutex
 	out outbox
@@ -172,6 +173,7 @@ func (s *linkServer) welcome(ctx context.Context, p *peer, hello *linkpb.Hello) 
 		return from, nil
 	case ctx.Err() == nil && (short.Err() != nil || fault.CodeOf(err).Retry()):
 		s.hub.cfg.Log.Warn("how much of a log is stored can't be known now; its launcher sends all of it", "replica", p.name, "error", err)
+		p.again = true
 		return 0, nil // what is stored already is skipped
 	}
 	return 0, Status(err)
@@ -322,7 +324,11 @@ func (s *linkServer) keepLog(p *peer, d *linkpb.LogData) error {
 	var durable int64
 	if len(d.GetData()) > 0 {
 		if err := s.persist(p, func() error {
-			return s.hub.cfg.keep(p.ctx, task, KeptLogs, int64(len(d.GetData())), func() (err error) {
+			fresh, err := s.fresh(p, d)
+			if err != nil {
+				return err
+			}
+			return s.hub.cfg.keep(p.ctx, task, KeptLogs, fresh, func() (err error) {
 				durable, err = s.hub.cfg.Logs.Append(p.ctx, task, key, d.GetOffset(), d.GetData())
 				return err
 			})
@@ -341,6 +347,20 @@ func (s *linkServer) keepLog(p *peer, d *linkpb.LogData) error {
 	}
 	p.post(func(out *outbox) { out.ack = &linkpb.LogAck{Durable: durable, Received: received} })
 	return nil
+}
+
+// fresh is how many bytes of it are not stored yet: what is stored was charged then.
+func (s *linkServer) fresh(p *peer, d *linkpb.LogData) (int64, error) {
+	all := int64(len(d.GetData()))
+	if !p.again {
+		return all, nil
+	}
+	durable, err := s.hub.cfg.Logs.Durable(p.ctx, p.parts.TaskID, p.parts.LogKey())
+	if err != nil {
+		return 0, err
+	}
+	p.again = durable > d.GetOffset()
+	return min(max(d.GetOffset()+all-durable, 0), all), nil
 }
 
 // persist tries until it works, the stream ends, or a retry is pointless.
