@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # frameworks.sh [sample]: runs each framework's recipe for real, on CPUs (test/frameworks). Installs them once into virtual
-# environments under .cache/frameworks, of Debian's own Python: projects' users must be able to read it. What can't be
+# environments where seen.sh says, of Debian's own Python. What can't be
 # installed is listed as not verified. `sample` installs Debian's packages only.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-root=$PWD/.cache/frameworks
+root=$(scripts/seen.sh frameworks)
 mkdir -p "$root"
 python=/usr/bin/python3
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # trainers.sh [sample]: ordinary scripts with Transformers, Lightning and Accelerate as tasks that are killed at random (test/trainers). The
-# libraries are put once under .cache/trainers (5.4 GB: PyTorch 2 brings CUDA along), which projects' users must be able to read. `sample`: Accelerate
+# libraries are put once where seen.sh says (5.4 GB: PyTorch 2 brings CUDA along). `sample`: Accelerate
 # alone, with Debian's PyTorch (20 MB).
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-home=$PWD/.cache/trainers
+home=$(scripts/seen.sh trainers)
 python=/usr/bin/python3
 scripts/install-deps.sh /usr/share/doc/python3-venv:python3-venv
 if [ "${1:-}" = sample ]; then
-	home=$PWD/.cache/trainers-sample
+	home=$(scripts/seen.sh trainers-sample)
 	export FERMI_TRAINERS_SAMPLE=1
 	scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch "/usr/lib/$(uname -m)-linux-gnu/openblas-pthread:libopenblas0-pthread"
 	if [ ! -e "$home/ready" ]; then
