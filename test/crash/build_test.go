@@ -91,7 +91,8 @@ func TestCrashBuilds(t *testing.T) {
 		<-done
 		start(t, c)
 	}
-	last := b.create(t.Context(), "0", "true") // clears away what stopped ones left in the cache
+	b.settle()
+	last := b.create(t.Context(), "0", "true") // after all others: it clears away what stopped ones left in the cache
 	if !last.acked {
 		t.Fatal("the last build was not taken")
 	}
