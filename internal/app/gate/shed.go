@@ -2,7 +2,9 @@ package gate
 
 import (
 	"bufio"
+	"debug/elf"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -18,18 +20,46 @@ func shed() {
 	if err != nil {
 		return
 	}
+	program, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	defer program.Close() // only read
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return
 	}
-	defer maps.Close() // only read
+	defer maps.Close()
+	for _, s := range untouched(maps, self, program) {
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, s.from, s.to-s.from, unix.MADV_DONTNEED)
+	}
+}
+
+type span struct{ from, to uintptr }
+
+// untouched are the mappings of the program's file that nobody can have written to. That a mapping is read-only says nothing: the loader writes
+// addresses into a part of the program's data, and protects it then.
+func untouched(maps io.Reader, self string, program *elf.File) (out []span) {
 	lines := bufio.NewScanner(maps)
 	for lines.Scan() {
-		var from, to uintptr
+		var s span
 		var rights string
-		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x %4s", &from, &to, &rights); n != 3 || !strings.HasSuffix(lines.Text(), " "+self) || strings.Contains(rights, "w") {
-			continue // what was written to is not in the file
+		var offset uint64
+		n, _ := fmt.Sscanf(lines.Text(), "%x-%x %4s %x", &s.from, &s.to, &rights, &offset)
+		if n == 4 && strings.HasSuffix(lines.Text(), " "+self) && !strings.Contains(rights, "w") && !isData(program, offset, offset+uint64(s.to-s.from)) {
+			out = append(out, s)
 		}
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_DONTNEED)
 	}
+	return out
+}
+
+// isData says that some of this part of the file belongs to what is loaded to be written to.
+func isData(program *elf.File, from, to uint64) bool {
+	page := uint64(os.Getpagesize())
+	for _, p := range program.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_W != 0 && from < p.Off+p.Filesz && p.Off/page*page < to {
+			return true
+		}
+	}
+	return false
 }
