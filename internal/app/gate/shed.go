@@ -46,20 +46,23 @@ func untouched(maps io.Reader, self string, program *elf.File) (out []span) {
 		var rights string
 		var offset uint64
 		n, _ := fmt.Sscanf(lines.Text(), "%x-%x %4s %x", &s.from, &s.to, &rights, &offset)
-		if n == 4 && strings.HasSuffix(lines.Text(), " "+self) && !strings.Contains(rights, "w") && !isData(program, offset, offset+uint64(s.to-s.from)) {
-			out = append(out, s)
+		if n != 4 || !strings.HasSuffix(lines.Text(), " "+self) || strings.Contains(rights, "w") {
+			continue
+		}
+		if size := before(program, offset, offset+uint64(s.to-s.from)) - offset; size > 0 {
+			out = append(out, span{s.from, s.from + uintptr(size)})
 		}
 	}
 	return out
 }
 
-// isData says that some of this part of the file belongs to what is loaded to be written to.
-func isData(program *elf.File, from, to uint64) bool {
+// before is where, from a place of the file on, the first page is that belongs to what is loaded to be written to; to where none does.
+func before(program *elf.File, from, to uint64) uint64 {
 	page := uint64(os.Getpagesize())
 	for _, p := range program.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_W != 0 && from < p.Off+p.Filesz && p.Off/page*page < to {
-			return true
+		if first := p.Off / page * page; p.Type == elf.PT_LOAD && p.Flags&elf.PF_W != 0 && from < p.Off+p.Filesz && first < to {
+			to = max(from, first)
 		}
 	}
-	return false
+	return to
 }

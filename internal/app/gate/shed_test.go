@@ -14,17 +14,17 @@ import (
 func TestUntouched(t *testing.T) {
 	maps := `00400000-00600000 r-xp 00000000 fe:00 1 /bin/x
 00600000-00800000 r--p 00200000 fe:00 1 /bin/x
-00800000-00801000 r--p 00400000 fe:00 1 /bin/x
-00801000-00900000 rw-p 00401000 fe:00 1 /bin/x
+00800000-00801000 r--p 003ff000 fe:00 1 /bin/x
+00801000-00900000 rw-p 00400000 fe:00 1 /bin/x
 7f000000-7f001000 r-xp 00000000 fe:00 2 /lib/y
 `
 	program := &elf.File{Progs: []*elf.Prog{
 		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Filesz: 0x200000}},
-		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R, Off: 0x200000, Filesz: 0x1ff000}},
-		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: 0x400010, Filesz: 0x100000}},
+		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R, Off: 0x200000, Filesz: 0x1ff008}},
+		{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Off: 0x3ff010, Filesz: 0x100000}},
 	}}
 	got := untouched(strings.NewReader(maps), "/bin/x", program)
-	if want := []span{{0x400000, 0x600000}, {0x600000, 0x800000}}; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+	if want := []span{{0x400000, 0x600000}, {0x600000, 0x7ff000}}; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%x", got)
 	}
 	self, err := os.Executable()
